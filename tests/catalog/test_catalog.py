@@ -87,25 +87,13 @@ def test_packaged_entries_lint_and_fit_the_schema_of_their_kind(entry: Entry) ->
     assert lint_schema(entry, (CRDS | FOREIGN)[target.group, target.kind]) == []
 
 
-#: Kinds that are parts of another one, or that an older group serves: a basic entry is enough for them.
+#: Kinds that an operator makes itself, or that an older group serves: a basic entry is enough for them.
 PARTS = {
-    ("core.matrixorigin.io", kind)
-    for kind in (
-        "LogSet",
-        "DNSet",
-        "CNSet",
-        "ProxySet",
-        "WebUI",
-        "BucketClaim",
-        "BackupJob",
-        "Backup",
-        "RestoreJob",
-    )
-} | {
-    *(("core.matrixorigin.io", kind) for kind in ("CNPool", "CNClaim", "CNClaimSet")),
+    *(
+        ("core.matrixorigin.io", kind)
+        for kind in ("LogSet", "DNSet", "CNSet", "ProxySet", "WebUI", "BucketClaim")
+    ),
     ("example.com", "MySQLCluster"),
-    *(("mysql.mooring.dev", kind) for kind in ("MySQLBackup", "MySQLBackupSchedule")),
-    *(("redis.mooring.dev", kind) for kind in ("RedisBackup", "RedisBackupSchedule")),
 }
 
 

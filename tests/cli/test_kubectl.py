@@ -48,8 +48,9 @@ async def demo(plane: Running) -> Running:
 async def test_a_cluster_shows_size_status_age_and_reason(demo: Running) -> None:
     shown = (await demo.kubectl("get", "rediscluster")).fine().splitlines()
 
-    assert shown[0].split() == ["NAME", "SIZE", "STATUS", "AGE", "REASON"]
-    assert shown[1].split()[:3] == ["demo", "3", "Healthy"]
+    assert shown[0].split() == ["NAME", "SIZE", "STATUS", "AGE", "READY", "REASON"]
+    row = shown[1].split()
+    assert [*row[:3], row[4]] == ["demo", "3", "Healthy", "True"]
 
 
 @needs_kubectl
@@ -115,6 +116,41 @@ async def test_what_is_applied_can_be_compared_changed_and_edited(demo: Running,
 
     live = await demo.kubectl("get", "rediscluster", "demo", "-o", "jsonpath={.spec.config}")
     assert json.loads(live.fine()) == {"maxmemory": "96mb", "maxmemory-policy": "allkeys-lru"}
+
+
+BACKUP = """
+apiVersion: redis.mooring.dev/v1alpha1
+kind: RedisBackup
+metadata: {name: NAME}
+spec: {cluster: {name: demo}, target: TARGET}
+"""
+STUCK = {
+    "directory": ("{directory: {path: /nowhere}}", "needs /nowhere on the node"),
+    "volume": ("{claim: {name: redis-data-redis-cluster-demo-0}}", "is still in use by another pod"),
+}
+
+
+@needs_kubectl
+@pytest.mark.parametrize("name", STUCK)
+async def test_why_names_what_keeps_the_pod_of_a_backup_from_starting(demo: Running, name: str) -> None:
+    target, cause = STUCK[name]
+    manifest = BACKUP.replace("NAME", name).replace("TARGET", target)
+    said = ""
+
+    async def named() -> bool:
+        nonlocal said
+        said = (await demo.program.run("why", f"rbk/{name}", "--kubeconfig", demo.kubeconfig)).text
+        return cause in said
+
+    (await demo.kubectl("apply", "-f", "-", text=manifest)).fine()
+    try:
+        await until(named, "the cause is named", within=30, every=0.5)
+    finally:
+        (await demo.kubectl("delete", "rbk", name)).fine()
+    lines = said.splitlines()
+    assert lines[1].startswith("  Cause: ")
+    assert lines[2].startswith("  Next: ")
+    assert "SERVE" not in said
 
 
 @needs_kubectl

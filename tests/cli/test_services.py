@@ -1,4 +1,4 @@
-"""catalog, create, get, edit and delete over the embedded API server: the console's schemas, on the command line."""
+"""catalog, create, get, edit, backup and delete over the embedded API server: the console's schemas, on the command line."""
 
 from __future__ import annotations
 
@@ -330,3 +330,49 @@ def test_fish_takes_the_script(tmp_path: Path) -> None:
         ["fish", "--no-config", "-c", script], env=home, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["disablePersistence=false"]
+
+
+# --- backup
+
+
+BACKUPS = "/apis/redis.mooring.dev/v1alpha1/namespaces/team-a/redisbackups"
+
+
+async def test_a_service_is_backed_up_and_a_new_one_made_of_the_backup(shell: Shell) -> None:
+    await shell.run("create", "redis-sentinel", "cache", "--set", "size=5", "--set", "memory=1Gi")
+    listed = await shell.run("backup", "redis-sentinel", "cache", "--list")
+    assert listed.count("none yet") == 2
+    backup = ("backup", "redis-sentinel", "cache", "--as", "first")
+    assert "Give a claim or a bucket" in await shell.run(*backup, status=1)
+    assert "there is no RedisCluster 'nothing'" in await shell.run(
+        "backup", "redis-sentinel", "nothing", status=1
+    )
+    tried = await shell.run(*backup, "--set", "claim=kept", "--dry-run")
+    assert "would take it" in tried
+    assert "group: redis.kun" in tried
+    await shell.run(*backup, "--set", "claim=kept", "--set", "verify=true")
+    # Where it goes is as it was for the newest one.
+    await shell.run("backup", "redis-sentinel", "cache", "--as", "second", "--set", "verify=false")
+    made = json.loads((await shell.cluster.admin.request("GET", f"{BACKUPS}/second")).body)["spec"]
+    assert made["target"] == {"claim": {"name": "kept"}}
+    said = await shell.run("backup", "redis-sentinel", "cache", "--in", "schedules", "--set", "claim=kept")
+    assert "created: RedisBackupSchedule cache-2" in said
+    again = ("create", "redis-sentinel", "again", "--from", "first")
+    assert "is not complete" in await shell.run(*again, status=1)
+    body = json.dumps({"status": {"phase": "Succeeded", "sizeBytes": 12345}}).encode()
+    kind = "application/merge-patch+json"
+    await shell.cluster.admin.request("PATCH", f"{BACKUPS}/first/status", body=body, content_type=kind)
+    assert "12345" in await shell.run("backup", "redis-sentinel", "cache", "--list")
+    assert "there is no 'third'" in await shell.run(*again[:-1], "third", status=1)
+    await shell.run(*again, "--set", "memory=2Gi")
+    spec = (await shell.live("again"))["spec"]
+    assert spec["restoreFrom"] == {"backup": "first"}
+    assert (spec["size"], spec["resources"]["limits"]["memory"]) == (5, "2Gi")
+    assert "has no backups" in await shell.run("backup", "rabbitmq", "cache", status=1)
+
+
+def test_words_of_backups_are_completed() -> None:
+    assert words(["backup", "mysql", "shop", "--in", "s"], []) == ["schedules"]
+    assert "claim=" in words(["backup", "mysql", "shop", "--set", "c"], [])
+    assert words(["backup", "mysql", "shop", "--in", "schedules", "--set", "sch"], []) == ["schedule="]
+    assert words(["create", "mysql", "shop", "--from", ""], []) == ["backups/"]

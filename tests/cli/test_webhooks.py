@@ -30,6 +30,16 @@ spec:
       spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 """
 
+SCHEDULE = """
+apiVersion: redis.mooring.dev/v1alpha1
+kind: RedisBackupSchedule
+metadata: {name: nightly}
+spec:
+  schedule: "@daily"
+  timeZone: Mars/Olympus
+  template: {cluster: {name: shop}, target: {claim: {name: backups}}}
+"""
+
 
 @needs_kubectl
 @pytest.mark.embedded
@@ -53,6 +63,9 @@ async def test_kubectl_shows_what_the_webhook_says_also_after_a_restart(program:
         assert "created (server dry run)" in shown
         refused = await dry_run(CLUSTER.replace("size: 3", "exporter: {enabled: true}"))
         assert "spec.exporter.image: the exporter is enabled" in refused, refused
+        refused = await dry_run(SCHEDULE)
+        assert "spec.timeZone: Mars/Olympus is not a time zone" in refused, refused
+        assert "created (server dry run)" in await dry_run(SCHEDULE.replace("Mars/Olympus", "Asia/Shanghai"))
 
         running.kill()
         await running.start()

@@ -63,6 +63,36 @@ def test_what_needs_a_person_comes_with_reason_time_and_remedy() -> None:
     assert "ago: Failed" not in said
 
 
+def test_no_sentence_is_there_twice() -> None:
+    refused = "cart-2: no such image; correct spec.image"
+    stalled = condition("Stalled", "True", "ErrImagePull", refused)
+    unready = condition("Ready", "False", "ErrImagePull", refused)
+    said = text(
+        cluster(unready, RESTS, stalled),
+        warned(60, refused, "ErrImagePull"),
+        warned(50, "cart-2: no such image", "Failed"),
+        warned(40, "once", "Evicted"),
+        details=[f"PullImage failed 3 times: {refused}"],
+    )
+    assert said.count("no such image") == 1
+    assert f"  DOES NOT SERVE; needs you: {refused} (ErrImagePull, since {SINCE})" in said
+    assert "  PullImage failed 3 times\n" in said
+    assert "Evicted: once" in said
+
+    found = Diagnosis(code="ImageMissing", params={"pod": "cart-2", "image": "a"}, raw="no such image")
+    assert not any("Said: " in line for line in diagnosed(found, "en", said))
+
+
+def test_a_backup_is_not_said_to_serve() -> None:
+    raw = cluster(condition("Ready", "False", "Running", "the backup is running"), RESTS)
+    said = "\n".join(explained(raw, serves=False, now=NOW))
+    assert "  Not ready: the backup is running" in said
+    assert "SERVE" not in said
+    assert "  Ready: done" in "\n".join(
+        explained(cluster(condition("Ready", "True", "Done", "done"), RESTS), serves=False)
+    )
+
+
 def test_a_warning_of_what_is_over_is_dated_and_stands_below() -> None:
     said = text(
         cluster(SERVES, RESTS),

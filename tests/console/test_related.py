@@ -143,3 +143,133 @@ async def test_a_list_that_is_cut_says_so(
             less.setattr(f"mooring.console.related.{limit}", value)
             [backups, _] = (await root.ok("GET", f"{ONE}/collections"))["collections"]
             assert backups["truncated"] is True
+
+
+# --- Mooring's own kinds
+
+BACKUPS = "/apis/redis.mooring.dev/v1alpha1/namespaces/team-a/redisbackups"
+SENTINEL, CLUSTER = "redis.kun", "redis.middleware.hc.cn"
+TARGET = {"s3": {"bucket": "kept", "prefix": "prod", "credentialsSecret": "keys"}}
+
+
+async def redis_backup(bed: Bed, name: str, *, group: str, phase: str = "", **spec: Any) -> None:
+    api = {"apiVersion": "redis.mooring.dev/v1alpha1", "kind": "RedisBackup"}
+    declared = {"cluster": {"name": "main", "group": group}, "target": TARGET, **spec}
+    await bed.post(BACKUPS, {**api, "metadata": {"name": name}, "spec": declared})
+    if phase:
+        status = {"phase": phase, "sizeBytes": 3_000_000, "verified": {"passed": True}}
+        body = json.dumps({"status": status}).encode()
+        await bed.admin.request(
+            "PATCH", f"{BACKUPS}/{name}/status", body=body, content_type="application/merge-patch+json"
+        )
+
+
+async def test_two_kinds_of_cluster_of_one_name_have_backups_of_their_own(
+    bed: Bed, browsers: list[Browser]
+) -> None:
+    root = await browsers[0].signed_in(ADMIN)
+    await redis_backup(bed, "of-sentinel", group=SENTINEL, phase="Succeeded")
+    await redis_backup(bed, "of-cluster", group=CLUSTER, phase="Succeeded")
+    for entry, expected, restore in (
+        ("redis-sentinel", "of-sentinel", True),
+        ("redis-cluster", "of-cluster", False),
+    ):
+        one = f"namespaces/team-a/instances/{entry}/main"
+        [backups, _] = (await root.ok("GET", f"{one}/collections"))["collections"]
+        assert [row["name"] for row in backups["rows"]] == [expected]
+        assert [row["restorable"] for row in backups["rows"]] == [restore]
+        assert backups["entry"] == "redis-backup"
+        cells = dict(zip((c["path"] for c in backups["columns"]), backups["rows"][0]["cells"], strict=True))
+        assert cells["/status/sizeBytes"] == "3000000"
+        assert cells["/status/verified/passed"] == "true"
+    other = {
+        "entry": "redis-sentinel",
+        "name": "copy",
+        "values": {"size": 3, "image": "redis:7.0", "storage": "1Gi"},
+    }
+    wrong = {**other, "from": {"collection": "backups", "name": "of-cluster"}}
+    assert (await root.send("POST", "namespaces/team-a/instances", wrong))[0] == 400
+
+
+async def test_the_next_backup_begins_with_the_place_of_the_newest_one(
+    bed: Bed, browsers: list[Browser]
+) -> None:
+    root = await browsers[0].signed_in(ADMIN)
+    one = "namespaces/team-a/instances/redis-cluster/main"
+    [backups, _] = (await root.ok("GET", f"{one}/collections"))["collections"]
+    assert backups["values"] == {"deletionPolicy": "Retain"}
+    await redis_backup(bed, "first", group=CLUSTER, deletionPolicy="Delete")
+    [backups, _] = (await root.ok("GET", f"{one}/collections"))["collections"]
+    assert backups["values"] == {
+        "deletionPolicy": "Delete",
+        "bucket": "kept",
+        "prefix": "prod",
+        "credentials": "keys",
+    }
+    body = {"name": "second", "values": backups["values"]}
+    assert (await root.send("POST", f"{one}/collections/backups", body))[0] == 201
+    made = json.loads((await bed.admin.request("GET", f"{BACKUPS}/second")).body)["spec"]
+    assert made["cluster"] == {"name": "main", "group": CLUSTER}
+    assert made["target"] == TARGET
+
+
+async def test_the_page_of_a_backup_leads_to_a_new_cluster_after_the_old_one_is_gone(
+    bed: Bed, browsers: list[Browser]
+) -> None:
+    root = await browsers[0].signed_in(ADMIN)
+    await redis_backup(bed, "good", group=SENTINEL, phase="Succeeded")
+    await redis_backup(bed, "broken", group=SENTINEL, phase="Failed")
+    found = await root.ok("GET", "namespaces/team-a/instances/redis-backup/good")
+    [offered] = found["restores"]
+    assert (offered["entry"], offered["collection"], offered["instance"]) == (
+        "redis-sentinel",
+        "backups",
+        "main",
+    )
+    assert (await root.ok("GET", "namespaces/team-a/instances/redis-backup/broken"))["restores"] == []
+    body = {
+        "entry": "redis-sentinel",
+        "name": "again",
+        "values": {"size": 3, "image": "redis:7.0", "storage": "1Gi"},
+        "from": {"collection": "backups", "name": "good"},
+    }
+    await root.ok("POST", "namespaces/team-a/instances", body)
+    path = "/apis/redis.kun/v1beta1/namespaces/team-a/redisclusters/again"
+    assert json.loads((await bed.admin.request("GET", path)).body)["spec"]["restoreFrom"] == {
+        "backup": "good"
+    }
+
+
+async def test_backups_of_the_whole_cluster_are_those_that_name_the_instance_and_its_namespace(
+    bed: Bed, browsers: list[Browser]
+) -> None:
+    root = await browsers[0].signed_in(ADMIN)
+    api = "/apis/core.matrixorigin.io/v1alpha1"
+    for name, namespace in (("mine", "team-a"), ("theirs", "team-b")):
+        meta = {
+            "location": {"s3": {"path": "kept/x"}},
+            "id": name,
+            "size": "3Mi",
+            "atTime": "2026-01-01T00:00:00Z",
+            "completeTime": "2026-01-01T00:01:00Z",
+            "sourceRef": f"matrixonecluster/{namespace}/main",
+            "raw": "",
+        }
+        kind_of = {"apiVersion": "core.matrixorigin.io/v1alpha1", "kind": "Backup"}
+        await bed.post(f"{api}/backups", {**kind_of, "metadata": {"name": name}, "meta": meta})
+    one = "namespaces/team-a/instances/matrixone/main"
+    [backups, jobs] = (await root.ok("GET", f"{one}/collections"))["collections"]
+    assert [(row["name"], row["restorable"]) for row in backups["rows"]] == [("mine", True)]
+    assert (backups["create"], backups["restore"]["ask"]) == (None, ["path"])
+    assert (jobs["rows"], jobs["entry"]) == ([], "matrixone-backup")
+    values = {"version": "1.2.4", "compute": 1, "logDisk": "10Gi", "path": "kept/new"}
+    body = {"entry": "matrixone", "name": "again", "values": values}
+    origin = {"collection": "backups", "name": "theirs"}
+    status, problem, _ = await root.send("POST", "namespaces/team-a/instances", {**body, "from": origin})
+    assert (status, problem["code"]) == (400, "WrongOrigin"), "that of another namespace is not offered here"
+    origin = {"collection": "backups", "name": "mine"}
+    await root.ok("POST", "namespaces/team-a/instances", {**body, "from": origin})
+    path = f"{api}/namespaces/team-a/matrixoneclusters/again"
+    assert json.loads((await bed.admin.request("GET", path)).body)["spec"]["restoreFrom"] == "mine"
+    uid = json.loads((await bed.admin.request("GET", f"{api}/backups/theirs")).body)["metadata"]["uid"]
+    assert (await root.send("DELETE", f"{one}/collections/backups/theirs?uid={uid}"))[0] == 404

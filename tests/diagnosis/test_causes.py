@@ -62,6 +62,10 @@ def unschedulable(message: str, **more: Any) -> Json:
     return pod(conditions=[condition("PodScheduled", "False", "Unschedulable", message)], **more)
 
 
+def of_a_job(one: Json) -> Json:
+    return {**one, "metadata": {**one["metadata"], "ownerReferences": [{"kind": "Job", "uid": "Job/a"}]}}
+
+
 def event(about: Json, reason: str, text: str, *, last: str = FRESH) -> Json:
     subject = {"kind": about["kind"], "name": about["metadata"]["name"], "uid": about["metadata"]["uid"]}
     return {
@@ -180,6 +184,112 @@ CASES: dict[str, tuple[Facts, str, dict[str, str]]] = {
         "SourceMissing",
         {"kind": "ConfigMap", "name": "conf"},
     ),
+    "directory of the node missing, as the embedded node says": (
+        facts(
+            WAITS,
+            pods=[pod()],
+            events=[
+                event(
+                    pod(),
+                    "FailedMount",
+                    'MountVolume.SetUp failed: volume "target": hostPath /srv/b is not a Directory',
+                )
+            ],
+        ),
+        "PathMissing",
+        {"path": "/srv/b", "pod": "cart-0"},
+    ),
+    "directory of the node missing, as a kubelet says": (
+        facts(
+            WAITS,
+            pods=[pod()],
+            events=[
+                event(
+                    pod(),
+                    "FailedMount",
+                    'MountVolume.SetUp failed for volume "target" : hostPath type check failed: /srv/b is not a directory',
+                )
+            ],
+        ),
+        "PathMissing",
+        {"path": "/srv/b"},
+    ),
+    "directory of the node missing, as a container runtime says": (
+        facts(
+            WAITS,
+            pods=[
+                waiting(
+                    "CreateContainerError", 'failed to generate spec: failed to stat "/srv/b": no such file'
+                )
+            ],
+        ),
+        "PathMissing",
+        {"path": "/srv/b"},
+    ),
+    "container that cannot be made": (
+        facts(WAITS, pods=[waiting("RunContainerError", "exec format error")]),
+        "ContainerNotMade",
+        {},
+    ),
+    "volume in use, as the embedded node says": (
+        facts(
+            WAITS,
+            pods=[pod()],
+            events=[
+                event(
+                    pod(),
+                    "FailedMount",
+                    'MountVolume.SetUp failed: volume "pvc-1" is still in use by the processes of another pod',
+                )
+            ],
+        ),
+        "VolumeInUse",
+        {"pod": "cart-0"},
+    ),
+    "volume in use on another node": (
+        facts(
+            WAITS,
+            pods=[pod()],
+            events=[
+                event(
+                    pod(),
+                    "FailedAttachVolume",
+                    'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) cart-9',
+                )
+            ],
+        ),
+        "VolumeInUse",
+        {},
+    ),
+    "volume in use, as a scheduler says": (
+        facts(
+            WAITS,
+            pods=[
+                unschedulable(
+                    "1 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+                )
+            ],
+        ),
+        "VolumeInUse",
+        {},
+    ),
+    "volume that cannot be mounted": (
+        facts(
+            WAITS,
+            pods=[pod()],
+            events=[
+                event(pod(), "FailedMount", "volume in use by another pod", last=OLD),
+                event(pod(), "FailedMount", "wrong fs type"),
+            ],
+        ),
+        "MountFailed",
+        {},
+    ),
+    "volume that was mounted at last": (
+        facts(WAITS, pods=[pod(phase="Running")], events=[event(pod(), "FailedMount", "wrong fs type")]),
+        "Waits",
+        {},
+    ),
     "class missing": (
         facts(WAITS, claims=[claim(storageClassName="slow")], classes=[FAST]),
         "ClassMissing",
@@ -232,6 +342,11 @@ CASES: dict[str, tuple[Facts, str, dict[str, str]]] = {
         facts(WAITS, pods=[unschedulable('persistentvolumeclaim "data" not found')]),
         "ClaimMissing",
         {"claim": "data"},
+    ),
+    "claim of a run missing": (
+        facts(WAITS, pods=[of_a_job(unschedulable('persistentvolumeclaim "backups" not found'))]),
+        "SourceMissing",
+        {"kind": "PersistentVolumeClaim", "name": "backups"},
     ),
     "other scheduling": (facts(WAITS, pods=[unschedulable("odd")]), "Unschedulable", {}),
     "quota": (

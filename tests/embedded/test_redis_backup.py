@@ -153,5 +153,11 @@ async def test_a_failed_restore_leaves_no_cluster_that_starts_empty(cluster: Mak
         return (await copy.condition("Stalled"))[1] == "RestoreFailed"
 
     await until(stage.bed, failed, "the restore failed")
-    assert "no complete backup at none/backups/none" in (await copy.condition("Stalled"))[2]
+    said = (await copy.condition("Stalled"))[2]
+    assert f"no complete backup at none/backups/none in claim {target['claim']['name']};" in said
+    status = await copy.status()
+    assert status.restore is not None
+    assert status.restore.phase == "Failed"
+    head = (status.conditions or [])[0]
+    assert (head.type, head.message) == ("Failed", f"RestoreFailed: {said}")
     assert await copy.pods("redis") == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,13 +15,14 @@ from tests.embedded.conftest import QUICK_SENTINELS
 from tests.embedded.test_redis_backup import Backups
 from tests.operators.redis.cluster import stage as rec
 
-from mooring.kube.objects.core import Secret
+from mooring.kube.objects.core import Secret, Service
 from mooring.operators.redis.address import Address
-from mooring.operators.redis.dial import Dial, DialError
-from mooring.operators.redis.tls import shown_leaf
+from mooring.operators.redis.dial import Dial, DialError, Refused
+from mooring.operators.redis.tls import TlsProgress, shown_leaf
 from mooring.operators.workload.certificates import trust
 from mooring.runtime.webhooks_certificates import Lifetimes, renewed
 from mooring.testing.bed import Bed, KubernetesBed
+from mooring.testing.ledger import Ledger
 from mooring.testing.redis import RedisStage, manifest
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(420)]
@@ -58,12 +61,15 @@ async def shown(stage: RedisStage, component: str) -> set[str]:
 
 
 async def plain(address: Address) -> bool:
-    """Whether a server serves anybody without TLS."""
+    """Whether a server answers without TLS, if only that it wants a password."""
     try:
         async with Dial(connect_timeout=5, reply_timeout=5).link(address) as link:
-            return bool(await link.call("PING"))
+            await link.call("PING")
+    except Refused:
+        return True
     except DialError:
         return False
+    return True
 
 
 async def backed_up(bed: Bed | KubernetesBed, cluster: str, group: str) -> None:
@@ -110,7 +116,7 @@ async def test_a_cluster_moves_to_another_authority_while_clients_write(
         now = {pod.metadata.name: stage.pid(pod.metadata.name or "") for pod in await stage.pods("redis")}
         assert now == pids
 
-        # What cannot be used is reported, and changes nothing; TLS itself stays as it was created.
+        # What cannot be used is reported, and changes nothing.
         await put(bed, "moved-tls", {**new, "tls.key": old["tls.key"]})
 
         async def reported() -> bool:
@@ -120,14 +126,6 @@ async def test_a_cluster_moves_to_another_authority_while_clients_write(
         await bed.until(reported, "the pair is refused", within=90)
         assert await shown(stage, "redis") == {leaf(new)}
         await put(bed, "moved-tls", new)
-        await stage.patch({"tls": {"enabled": False}})
-
-        async def refused() -> bool:
-            status, reason, message = await stage.condition("Stalled")
-            return (status, reason) == ("True", "InvalidSpec") and "spec.tls.enabled" in message
-
-        await bed.until(refused, "another setting is refused", within=90)
-        await stage.patch({"tls": {"enabled": True}})
         await stage.exact(within=90)
 
         # Failover works as without TLS.
@@ -135,6 +133,87 @@ async def test_a_cluster_moves_to_another_authority_while_clients_write(
         await stage.restarted({leader: stage.kill(leader)})
         await stage.exact(within=90)
         assert await stage.master() != leader
+    finally:
+        await stage.delete(claims=True)
+
+
+@asynccontextmanager
+async def writing(stage: RedisStage, *, tls: ssl.SSLContext | None) -> AsyncIterator[Ledger]:
+    """A client of the master's Service, by TLS or not; nothing it was acknowledged is missing at the end."""
+    service = await stage.bed.get(Service, stage.names.master, stage.namespace)
+    address = Address(
+        (service.spec.cluster_ip if service.spec else None) or "", 6379 if tls is None else 6380
+    )
+    ledger = Ledger(address=address, password=stage.password, tls=tls)
+    task = asyncio.create_task(ledger.write())
+    try:
+        await stage.writes(ledger, 50)
+        yield ledger
+        await stage.writes(ledger, 50)
+    finally:
+        ledger.stop()
+        await task
+    report = await ledger.check()
+    assert report.lost_acknowledged == 0, report.text()
+
+
+async def turned(stage: RedisStage, transport: str, **tls: bool) -> None:
+    """Declare TLS so, and wait until everything is."""
+    await stage.patch({"tls": tls})
+
+    async def done() -> bool:
+        return (await stage.status()).tls == TlsProgress(transport=transport) and not await stage.flaw()
+
+    await stage.bed.until(done, f"{tls} holds", within=240)
+
+
+async def test_tls_is_turned_on_and_off_while_clients_write(shared_bed: Bed | KubernetesBed) -> None:
+    bed, stage = shared_bed, RedisStage(shared_bed, "turned", password="s3cret")
+    try:
+        await bed.apply(manifest("turned", sentinel_settings=QUICK_SENTINELS, password="s3cret"))
+        await stage.exact(within=120)
+        await stage.fill(500)
+        async with writing(stage, tls=None):
+            await stage.patch({"tls": {"enabled": True, "plainPorts": True}})
+
+            async def certified() -> bool:
+                found = await bed.client.list(Secret, namespace="default")
+                return any(one.metadata.name == stage.names.tls for one in found.items)
+
+            await bed.until(certified, "there are certificates", within=60)
+            made = (await bed.get(Secret, stage.names.tls, "default")).data or {}
+            sealed = RedisStage(bed, "turned", password="s3cret", tls=both(made))
+            await turned(sealed, "tls", enabled=True, plainPorts=True)
+            replicas = (await sealed.status()).replicas or []
+            assert [await sealed.config(one, "tls-replication") for one in replicas] == ["yes", "yes"]
+            async with writing(sealed, tls=sealed.tls):
+                pass
+            await turned(stage, "plain", enabled=False)
+        master = await stage.master()
+        assert await stage.config(master, "tls-port") == "0"
+        assert await stage.kept(master, 500) == 500
+    finally:
+        await stage.delete(claims=True)
+
+
+@pytest.mark.full
+async def test_the_plain_ports_are_opened_and_closed_again_while_clients_write(
+    shared_bed: Bed | KubernetesBed,
+) -> None:
+    bed, data = shared_bed, pair()
+    await put(bed, "ports-tls", data)
+    stage = RedisStage(bed, "ports", password="s3cret", tls=both(data))
+    tls: dict[str, Any] = {"enabled": True, "secretName": "ports-tls"}
+    try:
+        await bed.apply(manifest("ports", sentinel_settings=QUICK_SENTINELS, password="s3cret", tls=tls))
+        await stage.exact(within=120)
+        async with writing(stage, tls=stage.tls):
+            await turned(stage, "tls", enabled=True, plainPorts=True)
+            address = await stage.address(await stage.master())
+            assert await plain(Address(address.ip, 6379))
+            await turned(stage, "tls", enabled=True, plainPorts=False)
+            address = await stage.address(await stage.master())
+            assert not await plain(Address(address.ip, 6379))
     finally:
         await stage.delete(claims=True)
 

@@ -6,16 +6,21 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from tests.operators.redis.sentinel.test_actor import eventually
 
 from mooring.kube import Client, MergePatch, NotFound
+from mooring.kube.objects import core
 from mooring.kube.objects.coordination import Lease
+from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.transport import Response, StreamResponse, Transport
 from mooring.local.api.server import ApiServer
+from mooring.operators.backup.types import RestoreFrom
 from mooring.operators.host import Operate, apply_crds, operate
+from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisStorage
 from mooring.operators.registry import OPERATORS, Operator
 from mooring.operators.workload.scope import yields
 
@@ -162,4 +167,47 @@ async def test_an_operator_whose_kind_is_not_defined_yet_holds_up_no_other() -> 
 
             await eventually(first_leads)
             await apply_crds(client, [late])
+            await eventually(both_lead)
+
+
+async def test_an_operator_manages_clusters_while_the_kinds_of_backups_are_not_defined() -> None:
+    async with ApiServer.in_memory() as server:
+        counting = Counting(server.transport())
+        client = Client(counting, field_manager="test")
+        for operator in BOTH:
+            kinds = tuple(kind for kind in operator.kinds if kind not in operator.backups)
+            await apply_crds(client, [replace(operator, kinds=kinds)])
+        counting.opened.clear()
+        meta = ObjectMeta(name="copy", namespace="default")
+        wanted = core.VolumeResourceRequirements(requests={"storage": "1Gi"})
+        claim = core.PersistentVolumeClaim(
+            metadata=ObjectMeta(name="data"),
+            spec=core.PersistentVolumeClaimSpec(access_modes=["ReadWriteOnce"], resources=wanted),
+        )
+        spec = RedisClusterSpec(
+            storage=RedisStorage(persistent_volume_claim=claim), restore_from=RestoreFrom(backup="monday")
+        )
+
+        async def reported() -> bool:
+            found = await client.get(RedisCluster, "copy", namespace="default")
+            conditions = (found.status.conditions if found.status is not None else None) or []
+            return any(
+                "redisbackups.redis.mooring.dev is not defined" in (one.message or "") for one in conditions
+            )
+
+        async def both_lead() -> bool:
+            return len(await holders(client)) == len(BOTH)
+
+        async def backups_are_managed() -> bool:
+            plurals = ("redisbackups", "redisbackupschedules")
+            return all(counting.open[f"/apis/redis.mooring.dev/v1alpha1/{one}"] for one in plurals)
+
+        async with operating(client, BOTH):
+            await eventually(both_lead)
+            assert not await backups_are_managed()
+            await client.create(RedisCluster(metadata=meta, spec=spec))
+            await eventually(reported)
+
+            await apply_crds(client, BOTH)
+            await eventually(backups_are_managed)
             await eventually(both_lead)

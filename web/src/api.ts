@@ -41,8 +41,10 @@ export interface Ways {
 export interface Card {
   name: string;
   curated: boolean;
+  /** No service but goes with one, such as a backup. */
+  companion: boolean;
   served?: boolean;
-  display: { title: Text; summary: Text; description?: Text };
+  display: { title: Text; summary: Text; description?: Text; categories?: string[] };
   target: { group: string; version: string; kind: string; plural: string };
 }
 
@@ -89,6 +91,7 @@ export interface Row {
   phase: string;
   reason: string;
   message: string;
+  companion?: boolean;
 }
 
 export interface Condition {
@@ -109,9 +112,20 @@ export interface EventRow {
   from: string;
 }
 
+/** A service that can be made of an object. */
+export interface Restores {
+  title: Text;
+  description: Text;
+  ask: string[];
+  entry: string;
+  collection: string;
+  instance: string;
+}
+
 export interface Detail {
   card: Card;
   yaml: string;
+  restores: Restores[];
   retention: { stays?: Text[]; goes?: Text[] };
 }
 
@@ -190,15 +204,22 @@ export interface RelatedRow {
   created: string;
   cells: string[];
   outcome: "good" | "bad" | "pending" | "";
+  restorable: boolean;
 }
 
 export interface Collection {
   name: string;
   title: Text;
   description: Text;
-  columns: { title: Text; path: string; kind?: "text" | "time" }[];
+  columns: { title: Text; path: string; kind?: "text" | "time" | "bytes" | "flag" }[];
   create: { title: Text; description: Text; parameters?: NonNullable<Entry["form"]["parameters"]> } | null;
-  restore: { title: Text; description: Text } | null;
+  mayCreate: Decision;
+  mayDelete: Decision;
+  /** What the form for a new object begins with. */
+  values: Values;
+  /** The entry whose pages show single objects, "" for none. */
+  entry: string;
+  restore: { title: Text; description: Text; ask: string[] } | null;
   state: "listed" | "denied" | "unserved";
   rows: RelatedRow[];
   truncated: boolean;

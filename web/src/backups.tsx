@@ -1,6 +1,7 @@
 // Objects that belong to an instance, such as its backups: listed, made, deleted, and new instances made of them.
 import { useEffect, useRef, useState } from "react";
 import { api, Problem, type Collection, type FieldError, type RelatedRow, type Values } from "./api";
+import { amount } from "./chart";
 import { Fields } from "./form";
 import { useSpeech, type Key } from "./i18n";
 import { Age, Failure, Loading, useLoaded, type Place } from "./parts";
@@ -9,7 +10,7 @@ import { to } from "./route";
 const AGAIN = 5000;
 const PAUSE = 350;
 
-export function Collections({ place, mayChange }: { place: Place; mayChange: boolean }) {
+export function Collections({ place }: { place: Place }) {
   const { t, say } = useSpeech();
   const [turn, setTurn] = useState(0);
   const { data, error, again } = useLoaded(
@@ -36,8 +37,8 @@ export function Collections({ place, mayChange }: { place: Place; mayChange: boo
             {each.create && each.state === "listed" ? (
               <button
                 className="primary"
-                disabled={!mayChange}
-                title={mayChange ? "" : t("edit.denied")}
+                disabled={each.mayCreate === "denied"}
+                title={each.mayCreate === "denied" ? t("collection.createDenied", { kind: say(each.title) }) : ""}
                 onClick={() => setMaking(each)}
                 data-testid={`make-${each.name}`}
               >
@@ -110,33 +111,34 @@ function Rows(props: { of: Collection; place: Place; stale: boolean; remove: (ro
                     <span className="unseen">{t(`outcome.${row.outcome}` as Key)}</span>{" "}
                   </span>
                 )}
-                {row.name}
+                {of.entry ? <a href={to("instances", place.namespace, of.entry, row.name)}>{row.name}</a> : row.name}
               </th>
               {of.columns.map((column, index) => (
                 <td key={column.path}>
-                  {column.kind === "time" && row.cells[index] ? <Age since={row.cells[index]} /> : row.cells[index] || "–"}
+                  <Cell kind={column.kind ?? "text"} text={row.cells[index] ?? ""} />
                 </td>
               ))}
               <td>
                 <Age since={row.created} />
               </td>
               <td>
-                {of.restore && (row.outcome === "good" || row.outcome === "") ? (
+                {of.restore && row.restorable ? (
                   <a
                     className="button"
                     title={say(of.restore.description)}
-                    href={`${to("create", place.entry)}?${new URLSearchParams({
-                      namespace: place.namespace,
-                      instance: place.name,
-                      collection: of.name,
-                      from: row.name,
-                    })}`}
+                    href={restoring({ ...place, collection: of.name, from: row.name, ask: of.restore.ask })}
                     data-testid={`restore-${row.name}`}
                   >
                     {say(of.restore.title)}
                   </a>
                 ) : null}{" "}
-                <button className="danger" onClick={() => props.remove(row)} aria-label={t("collection.delete", { name: row.name })}>
+                <button
+                  className="danger"
+                  disabled={of.mayDelete === "denied"}
+                  title={of.mayDelete === "denied" ? t("instance.deleteDenied") : ""}
+                  onClick={() => props.remove(row)}
+                  aria-label={t("collection.delete", { name: row.name })}
+                >
                   {t("instance.delete")}
                 </button>
               </td>
@@ -146,6 +148,22 @@ function Rows(props: { of: Collection; place: Place; stale: boolean; remove: (ro
       </table>
     </div>
   );
+}
+
+/** The address of the page that restores an object into a new instance. */
+export function restoring(of: Place & { collection: string; from: string; ask: string[] }): string {
+  const { namespace, name: instance, collection, from } = of;
+  const query = new URLSearchParams({ namespace, instance, collection, from, ...(of.ask.length > 0 ? { ask: of.ask.join(",") } : {}) });
+  return `${to("create", of.entry)}?${query}`;
+}
+
+function Cell({ kind, text }: { kind: "text" | "time" | "bytes" | "flag"; text: string }) {
+  const { t } = useSpeech();
+  if (text === "") return "–";
+  if (kind === "time") return <Age since={text} />;
+  if (kind === "bytes") return amount(Number(text), "bytes");
+  if (kind === "flag") return text === "true" ? t("common.yes") : t("common.no");
+  return text;
 }
 
 function useDialog() {
@@ -160,13 +178,10 @@ function useDialog() {
 function MakeDialog({ place, of, close }: { place: Place; of: Collection; close: () => void }) {
   const { t, say } = useSpeech();
   const dialog = useDialog();
-  const properties = of.create?.parameters?.properties ?? {};
   const [called, setCalled] = useState(
     () => `${place.name}-${new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-")}`.slice(-63).replace(/^-/, ""),
   );
-  const [values, setValues] = useState<Values>(() =>
-    Object.fromEntries(Object.entries(properties).flatMap(([name, each]) => (each.default === undefined ? [] : [[name, each.default]]))),
-  );
+  const [values, setValues] = useState<Values>(of.values);
   const [errors, setErrors] = useState<FieldError[]>([]);
   const [failure, setFailure] = useState<unknown>(null);
   const [yaml, setYaml] = useState("");

@@ -1,4 +1,4 @@
-import { api } from "./api";
+import { api, type Card } from "./api";
 import { useSpeech } from "./i18n";
 import { Failure, Head, Loading, useLoaded } from "./parts";
 import { to } from "./route";
@@ -7,6 +7,7 @@ export function CatalogPage() {
   const { t, say } = useSpeech();
   const { data, error, again } = useLoaded(api.catalog, []);
   const there = data?.entries.filter((card) => card.served) ?? [];
+  const companions = there.filter((card) => card.companion);
   const absent = data?.entries.filter((card) => !card.served) ?? [];
   return (
     <>
@@ -14,18 +15,13 @@ export function CatalogPage() {
       <Failure error={error} again={again} />
       {data === null ? error === null ? <Loading /> : null : null}
       {data?.entries.length === 0 ? <p>{t("catalog.empty")}</p> : null}
-      <ul className="cards">
-        {there.map((card) => (
-          <li key={card.name} className="card">
-            <h2>{say(card.display.title)}</h2>
-            <p>{say(card.display.summary)}</p>
-            {card.display.description ? <p className="quiet">{say(card.display.description)}</p> : null}
-            <a className="button primary" href={to("create", card.name)} data-testid={`create-${card.name}`}>
-              {t("catalog.create")}
-            </a>
-          </li>
-        ))}
-      </ul>
+      <Cards cards={there.filter((card) => !card.companion)} />
+      {companions.length > 0 ? (
+        <section aria-labelledby="companions" data-testid="companions">
+          <h2 id="companions">{t("catalog.companions")}</h2>
+          <Cards cards={companions} small />
+        </section>
+      ) : null}
       {absent.length > 0 ? (
         <details data-testid="absent">
           <summary>
@@ -66,5 +62,29 @@ export function CatalogPage() {
         </details>
       ) : null}
     </>
+  );
+}
+
+/** A card per entry; small ones say less. */
+function Cards({ cards, small = false }: { cards: Card[]; small?: boolean }) {
+  const { t, say } = useSpeech();
+  return (
+    <ul className="cards">
+      {cards.map((card) => (
+        <li key={card.name} className="card">
+          {small ? <h3>{say(card.display.title)}</h3> : <h2>{say(card.display.title)}</h2>}
+          <p>{say(card.display.summary)}</p>
+          {card.display.description && !small ? <p className="quiet">{say(card.display.description)}</p> : null}
+          <a
+            className={small ? "button" : "button primary"}
+            href={to("create", card.name)}
+            aria-label={`${t("catalog.create")}: ${say(card.display.title)}`}
+            data-testid={`create-${card.name}`}
+          >
+            {t("catalog.create")}
+          </a>
+        </li>
+      ))}
+    </ul>
   );
 }

@@ -23,11 +23,14 @@ interface Source {
   namespace: string;
   instance: string;
   from: Origin;
+  /** Fields that the new instance must not share with the old one. */
+  ask: string[];
 }
 
 function sourceOf(query: URLSearchParams): Source | null {
   const [namespace, instance, collection, name] = ["namespace", "instance", "collection", "from"].map((each) => query.get(each) ?? "");
-  return namespace && instance && collection && name ? { namespace, instance, from: { collection, name } } : null;
+  if (!namespace || !instance || !collection || !name) return null;
+  return { namespace, instance, from: { collection, name }, ask: (query.get("ask") ?? "").split(",").filter(Boolean) };
 }
 
 export function CreatePage({ name }: { name: string }) {
@@ -39,7 +42,9 @@ export function CreatePage({ name }: { name: string }) {
       // The new one begins as the old one is, which may be gone by now.
       source ? api.form(source.namespace, name, source.instance).catch(() => null) : null,
     ]);
-    return old ? { ...entry, defaults: { ...entry.defaults, ...old.values } } : entry;
+    const begun = { ...entry.defaults, ...(old?.values ?? {}) };
+    source?.ask.forEach((field) => delete begun[field]);
+    return { ...entry, defaults: begun };
   }, [name, query.toString()]);
   if (data === null) return error === null ? <Loading /> : <Failure error={error} again={again} />;
   return <CreateForm key={query.toString()} entry={data} source={source} />;

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "react";
 import { Actions } from "./actions";
-import { Collections } from "./backups";
+import { Collections, restoring } from "./backups";
 import { api, type Detail } from "./api";
 import { useSpeech } from "./i18n";
 import { useLive, type Live as LiveState } from "./live";
@@ -31,7 +31,7 @@ export function InstancePage({ terminal, ...place }: Place & { terminal: boolean
   };
   const [asking, setAsking] = useState(false);
   const live = useLive({ ...place });
-  const detail = useLoaded(() => api.instance(place.namespace, place.entry, place.name), [tab, live.instance?.uid]);
+  const detail = useLoaded(() => api.instance(place.namespace, place.entry, place.name), [tab, live.instance?.uid, live.instance?.phase]);
   const permissions = useLoaded(() => api.permissions(place.entry, place.namespace), [place.entry, place.namespace]);
   const instance = live.instance;
   const names: Record<Tab, string> = {
@@ -67,6 +67,17 @@ export function InstancePage({ terminal, ...place }: Place & { terminal: boolean
             allowed={mayEdit}
           />
         ) : null}
+        {(detail.data?.restores ?? []).map((each) => (
+          <a
+            key={each.entry}
+            className="button"
+            title={say(each.description)}
+            href={restoring({ ...each, namespace: place.namespace, name: each.instance, from: place.name })}
+            data-testid={`restore-${each.entry}`}
+          >
+            {say(each.title)}
+          </a>
+        ))}
         {instance && instance.phase !== "Deleting" ? (
           mayEdit ? (
             <a className="button" href={to("instances", place.namespace, place.entry, place.name, "edit")} data-testid="edit">
@@ -115,7 +126,7 @@ export function InstancePage({ terminal, ...place }: Place & { terminal: boolean
       ) : tab === "metrics" ? (
         <Metrics place={place} />
       ) : tab === "backups" ? (
-        <Collections place={place} mayChange={mayEdit} />
+        <Collections place={place} />
       ) : tab === "logs" ? (
         <Logs place={place} />
       ) : tab === "terminal" ? (

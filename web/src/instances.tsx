@@ -9,6 +9,8 @@ import { to, useRoute } from "./route";
 /** Pixels of a row until one is measured, and rows kept above and below those in sight. */
 const HEIGHT = 42;
 const AROUND = 12;
+/** Services, what goes with them such as backups, or both. */
+const SHOWN = ["services", "companions", "all"] as const;
 
 /** Which rows are in sight, while the page scrolls. */
 function useWindow(count: number) {
@@ -54,13 +56,19 @@ export function InstancesPage({ namespace }: { namespace: string }) {
   const title = (entry: string) => titles.get(entry) || entry;
   const [typed, setTyped] = useState(() => query.get("q") ?? "");
   const phase = query.get("phase") ?? "";
+  const show = SHOWN.find((each) => each === query.get("show")) ?? "services";
   // A filter is a part of the address, so that it can be sent to somebody.
   const where = (change: Record<string, string>) => {
-    const next = Object.entries({ namespace, phase, q: typed, ...change }).filter(([, value]) => value !== "");
+    const next = Object.entries({ namespace, phase, show: query.get("show") ?? "", q: typed, ...change }).filter(([, value]) => value !== "");
     return to("instances") + (next.length > 0 ? `?${new URLSearchParams(next)}` : "");
   };
   const words = useDeferredValue(typed).toLowerCase().split(/\s+/).filter(Boolean);
-  const rows = live.rows;
+  const rows = useMemo(
+    () => live.rows?.filter((row) => show === "all" || (row.companion === true) === (show === "companions")) ?? null,
+    [live.rows, show],
+  );
+  const companions = new Set(catalog.data?.entries.filter((card) => card.companion).map((card) => card.name));
+  const denied = live.denied.filter((entry) => show === "all" || companions.has(entry) === (show === "companions"));
   const found = useMemo(
     () =>
       rows?.filter(
@@ -97,6 +105,20 @@ export function InstancesPage({ namespace }: { namespace: string }) {
             ))}
           </select>
         </label>
+        <label>
+          {t("instances.show")}{" "}
+          <select
+            value={show}
+            onChange={(event) => (window.location.hash = where({ show: event.target.value }))}
+            data-testid="by-show"
+          >
+            {SHOWN.map((each) => (
+              <option key={each} value={each}>
+                {t(`show.${each}` as Key)}
+              </option>
+            ))}
+          </select>
+        </label>
         <input
           type="search"
           aria-label={t("instances.find")}
@@ -113,13 +135,13 @@ export function InstancesPage({ namespace }: { namespace: string }) {
       {live.problem !== undefined ? (
         <p className="notice bad" data-testid="unserved">{t("live.unserved", { problem: live.problem })}</p>
       ) : null}
-      {live.denied.length > 0 ? (
-        <p className="notice" data-testid="denied">{t("instances.denied", { kinds: live.denied.map(title).join(", ") })}</p>
+      {denied.length > 0 ? (
+        <p className="notice" data-testid="denied">{t("instances.denied", { kinds: denied.map(title).join(", ") })}</p>
       ) : null}
       {rows === null ? <Loading /> : null}
       {rows?.length === 0 ? (
         <p>
-          {t("instances.empty")} <a href={to("catalog")}>{t("instances.toCatalog")}</a>
+          {show === "companions" ? t("instances.noCompanions") : t("instances.empty")} <a href={to("catalog")}>{t("instances.toCatalog")}</a>
         </p>
       ) : null}
       {rows !== null && rows.length > 0 ? (

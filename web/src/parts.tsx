@@ -75,8 +75,9 @@ export function Phase({ phase }: { phase: string }) {
   );
 }
 
-/** How long ago, kept current. */
+/** How long ago, or in how long, kept current. */
 export function Age({ since }: { since: string }) {
+  const { t } = useSpeech();
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), 5000);
@@ -84,7 +85,9 @@ export function Age({ since }: { since: string }) {
   }, []);
   const began = Date.parse(since);
   if (Number.isNaN(began)) return <span>–</span>;
-  const seconds = Math.max(0, Math.round((now - began) / 1000));
+  // Clocks differ by a little: what is so near is now.
+  const ahead = began - now > 5000;
+  const seconds = Math.max(0, Math.round((ahead ? began - now : now - began) / 1000));
   const text =
     seconds < 120
       ? `${seconds}s`
@@ -93,7 +96,7 @@ export function Age({ since }: { since: string }) {
         : seconds < 172800
           ? `${Math.floor(seconds / 3600)}h`
           : `${Math.floor(seconds / 86400)}d`;
-  return <time dateTime={since}>{text}</time>;
+  return <time dateTime={since}>{ahead ? t("common.in", { time: text }) : text}</time>;
 }
 
 export function Live({ on }: { on: boolean }) {

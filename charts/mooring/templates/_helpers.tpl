@@ -253,6 +253,10 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [configmaps]
   verbs: [list, watch, create, patch, delete]
 {{- if has "mysql" $names }}
+# What archives the binary log of a cluster, and goes when that is no longer declared.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [list, watch, create, patch, delete]
 # A new image is started once beside the cluster before any pod is touched.
 - apiGroups: [batch]
   resources: [jobs]
@@ -282,6 +286,11 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [list, watch, create, patch]
+{{- if or (has "redis-sentinel" $names) (has "redis-cluster" $names) }}
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [list, watch, create, patch, delete]
+{{- end }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, patch, delete]

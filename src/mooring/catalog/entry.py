@@ -301,11 +301,14 @@ class Rule(_Data, frozen=True, kw_only=True):
 
 
 class Column(_Data, frozen=True, kw_only=True):
-    """A column of a collection: a JSON pointer; a ``time`` is shown as its age."""
+    """A column of a collection: a JSON pointer.
+
+    A ``time`` is shown as its age, ``bytes`` in units, a ``flag`` as yes or no.
+    """
 
     title: Text
     path: str
-    kind: Literal["text", "time"] = "text"
+    kind: Literal["text", "time", "bytes", "flag"] = "text"
 
 
 class Outcome(_Data, frozen=True, kw_only=True):
@@ -322,27 +325,33 @@ class Making(_Data, frozen=True, kw_only=True):
     title: Text
     description: Text
     parameters: Parameters = Parameters()
+    rules: tuple[Rule, ...] = ()
     render: dict[str, Any] = {}
 
 
 class Restoring(_Data, frozen=True, kw_only=True):
     """How an instance is made of an object of a collection.
 
-    The form of the entry begins with the values of the instance that the object belongs to. After it is rendered, the
-    paths in ``drop`` are taken away and those in ``set`` are set; in texts ``{name}`` is the object's name and
-    ``{instance}`` that of the instance. Possible where the object's outcome is good.
+    The form of the entry begins with the values of the instance that the object belongs to, but for the fields in
+    ``ask``, which begin empty. After it is rendered, the paths in ``drop`` are taken away and those in ``set`` are set;
+    in texts ``{name}`` is the object's name, ``{instance}`` that of the instance, and ``{object}`` what the object has
+    at the JSON pointer ``object``. Possible where the object's outcome is good.
     """
 
     title: Text
     description: Text
+    ask: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     set: dict[str, Any] = {}
+    object: str = ""
 
 
 class Collection(_Data, frozen=True, kw_only=True):
     """Objects of another kind that belong to an instance, such as its backups.
 
-    They name the instance at the JSON pointer ``of``.
+    They name the instance at the JSON pointer ``of`` as ``named`` says, in which ``{namespace}`` and ``{name}`` are the
+    instance's; and they have the values in ``where`` at those pointers (null: nothing). New ones get both. A kind of the
+    whole cluster has no form.
     """
 
     name: str
@@ -350,6 +359,8 @@ class Collection(_Data, frozen=True, kw_only=True):
     description: Text
     target: Target
     of: str
+    named: str = "{name}"
+    where: dict[str, Any] = {}
     columns: tuple[Column, ...] = ()
     outcome: Outcome | None = None
     create: Making | None = None
@@ -359,7 +370,9 @@ class Collection(_Data, frozen=True, kw_only=True):
 class Spec(_Data, frozen=True, kw_only=True):
     """What an entry says. ``requests`` maps resources of a ResourceQuota to what an instance needs of them, in CEL.
 
-    Only with ``override`` a ClusterServiceTemplate takes the place of a packaged entry of its name."""
+    A ``companion`` is no service but goes with one, such as a backup: it is listed apart. Only with ``override`` a
+    ClusterServiceTemplate takes the place of a packaged entry of its name.
+    """
 
     display: Display
     target: Target
@@ -370,6 +383,7 @@ class Spec(_Data, frozen=True, kw_only=True):
     sensitive: tuple[str, ...] = ()
     status: Status = Status()
     override: bool = False
+    companion: bool = False
     operator: Operator | None = None
     topology: Topology = Topology()
     actions: tuple[Action, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mooring.catalog import pointer
@@ -16,6 +16,8 @@ from mooring.catalog.entry import (
     Collection,
     Entry,
     Parameter,
+    Parameters,
+    Rule,
     Target,
     Text,
 )
@@ -106,7 +108,9 @@ def _lint_counts(entry: Entry) -> Iterator[str]:
     ]
     for number, one in enumerate(spec.collections[:MOST_COLLECTIONS]):
         fields = one.create.parameters.properties if one.create is not None else {}
+        rules = one.create.rules if one.create is not None else ()
         limits += [
+            (f"collections[{number}].create.rules", len(rules), MOST_RULES),
             (f"collections[{number}].columns", len(one.columns), MOST_COLUMNS),
             (f"collections[{number}].create.parameters.properties", len(fields), MOST_PARAMETERS),
         ]
@@ -151,6 +155,8 @@ def _texts(entry: Entry) -> Iterator[tuple[str, Text]]:
                     (f"{path}.{name}.title", part.title),
                     (f"{path}.{name}.description", part.description),
                 )
+        for number, rule in enumerate(one.create.rules if one.create is not None else ()):
+            yield f"{path}.create.rules[{number}].message", rule.message
         fields = one.create.parameters.properties if one.create is not None else {}
         for name, parameter in fields.items():
             yield f"{path}.create.parameters.{name}.title", parameter.title
@@ -165,18 +171,12 @@ def _lint_expressions(entry: Entry) -> Iterator[str]:
     """Rules and requests, tried with the values of every plan."""
     spec = entry.spec
     values = {plan.name: defaults(entry, plan.name) for plan in spec.plans} or {"": defaults(entry)}
-    for number, rule in enumerate(spec.rules):
-        path = f"spec.rules[{number}]"
-        if rule.field and rule.field not in entry.parameters:
-            yield f"{path}.field: there is no field {rule.field!r}"
-        for plan, known in values.items():
-            try:
-                fulfilled = evaluate(rule.cel, params(entry.parameters, known))
-            except ExpressionError as error:
-                yield f"{path}.cel: {error}"
-                break
-            if fulfilled is not True:
-                yield f"{path}.cel: not true for the values of plan {plan!r}"
+    yield from _lint_rules("spec.rules", spec.rules, spec.parameters, values)
+    for one in spec.collections:
+        if (form := one.create) is not None:
+            path = f"spec.collections.{one.name}.create.rules"
+            begun = {name: p.default for name, p in form.parameters.properties.items()}
+            yield from _lint_rules(path, form.rules, form.parameters, {"": begun}, whole=False)
     for resource, text in spec.requests.items():
         path = f"spec.requests.{resource}"
         if resource not in RESOURCES:
@@ -191,6 +191,29 @@ def _lint_expressions(entry: Entry) -> Iterator[str]:
             if not isinstance(amount, (int, float)) or isinstance(amount, bool) or amount < 0:
                 yield f"{path}: gives {amount!r}, not an amount"
                 break
+
+
+def _lint_rules(
+    path: str,
+    rules: Sequence[Rule],
+    parameters: Parameters,
+    values: Mapping[str, Mapping[str, Any]],
+    *,
+    whole: bool = True,
+) -> Iterator[str]:
+    """Rules tried with values by plan; they must hold for all that are ``whole``, none of the needed ones missing."""
+    for number, rule in enumerate(rules):
+        if rule.field and rule.field not in parameters.properties:
+            yield f"{path}[{number}].field: there is no field {rule.field!r}"
+        for plan, known in values.items():
+            try:
+                fulfilled = evaluate(rule.cel, params(parameters.properties, known))
+            except ExpressionError as error:
+                yield f"{path}[{number}].cel: {error}"
+                break
+            begun = whole and all(known.get(name) is not None for name in parameters.required)
+            if begun and fulfilled is not True:
+                yield f"{path}[{number}].cel: not true for the values of plan {plan!r}"
 
 
 def _lint_metrics(entry: Entry) -> Iterator[str]:
@@ -218,20 +241,41 @@ def _lint_collections(entry: Entry) -> Iterator[str]:
         path = f"spec.collections.{one.name}"
         if check_name(one.name):
             yield f"{path}: the name must be of lower case letters, digits and '-'"
-        yield from (f"{path}.target.{wrong}" for wrong in _lint_target(entry, one.target))
+        whole = one.create is None  # objects of the whole cluster can be listed, not made
+        yield from (f"{path}.target.{wrong}" for wrong in _lint_target(entry, one.target, whole=whole))
         outcome = [one.outcome.path] if one.outcome is not None else []
         restored = [*one.restore.drop, *one.restore.set] if one.restore is not None else []
-        for place in (one.of, *(column.path for column in one.columns), *outcome, *restored):
+        named = [one.restore.object] if one.restore is not None and one.restore.object else []
+        for place in (
+            one.of,
+            *one.where,
+            *(column.path for column in one.columns),
+            *outcome,
+            *restored,
+            *named,
+        ):
             try:
                 pointer.parts(place)
             except ValueError as error:
                 yield f"{path}: {error}"
+        # A kind without a form may have its declaration elsewhere than in its spec.
+        top = one.of[: one.of.find("/", 1) + 1] if whole and not one.of.startswith("/metadata/") else "/spec/"
         for column in one.columns:
-            if not column.path.startswith(("/spec/", "/status/", "/metadata/")):
+            if not column.path.startswith(("/spec/", "/status/", "/metadata/", top or "/spec/")):
                 yield f"{path}: {column.path!r} is not below /spec, /status or /metadata"
-        for place in (one.of, *restored):
+        if "{name}" not in one.named:
+            yield f"{path}.named: {one.named!r} has no {{name}}"
+        if not one.target.namespaced and "{namespace}" not in one.named:
+            yield f"{path}.named: objects of the whole cluster must name the {{namespace}} too"
+        for place in (one.of, *one.where):
+            if not place.startswith(("/spec/", top or "/spec/")):
+                yield f"{path}: {place!r} is not below /spec"
+        for place in restored:
             if not place.startswith("/spec/"):
                 yield f"{path}: {place!r} is not below /spec"
+        for name in one.restore.ask if one.restore is not None else ():
+            if name not in entry.parameters:
+                yield f"{path}.restore.ask: there is no field {name!r}"
         if one.create is None:
             continue
         manifest = dict(one.create.render)
@@ -248,7 +292,7 @@ def _lint_collections(entry: Entry) -> Iterator[str]:
             yield f"{path}.create.render.{key}: only spec and metadata"
 
 
-def _lint_target(entry: Entry, target: Target) -> Iterator[str]:
+def _lint_target(entry: Entry, target: Target, *, whole: bool = False) -> Iterator[str]:
     ours = entry.api_version.partition("/")[0]
     if "." not in target.group or target.group.endswith((".k8s.io", ".kubernetes.io", ours)):
         # A Secret's data would be shown as anything else is.
@@ -256,7 +300,7 @@ def _lint_target(entry: Entry, target: Target) -> Iterator[str]:
     yield from _lint_names(target.group, target.version, target.plural)
     if not re2.search(KIND_PATTERN, target.kind):
         yield f"kind: {target.kind!r} is no name of a kind"
-    if not target.namespaced:
+    if not target.namespaced and not whole:
         yield "namespaced: the console makes what is in namespaces"
 
 
@@ -372,7 +416,8 @@ def lint_collection(one: Collection, definition: dict[str, Any]) -> list[str]:
     schema, problems = _schema_of(one.target, definition, f"{path}.target")
     if schema is None:
         return problems
-    shown = [one.of, *(column.path for column in one.columns if column.path.startswith("/spec/"))]
+    paths = (column.path for column in one.columns)
+    shown = [one.of, *one.where, *(at for at in paths if not at.startswith(("/status/", "/metadata/")))]
     problems += [
         f"{path}: the kind has no {pointer.shown(place)}"
         for place in shown

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from mooring.catalog.entry import Entry, Parameter, Parameters, Text
+from mooring.catalog.entry import Entry, Parameter, Parameters, Rule, Text
 from mooring.catalog.expressions import ExpressionError, evaluate, params, re2
 from mooring.kube.quantity import parse_quantity
 
@@ -16,6 +16,7 @@ __all__ = [
     "FieldProblem",
     "check_edit",
     "check_fields",
+    "check_form",
     "check_name",
     "check_value",
     "check_values",
@@ -64,7 +65,14 @@ def check_values(entry: Entry, values: Mapping[str, Any]) -> list[FieldProblem]:
 
     The rules of the entry are asked once every field is sound by itself.
     """
-    return check_fields(entry.spec.parameters, values) or check_rules(entry, values)
+    return check_form(entry.spec.parameters, entry.spec.rules, values)
+
+
+def check_form(
+    parameters: Parameters, rules: Iterable[Rule], values: Mapping[str, Any]
+) -> list[FieldProblem]:
+    """The same for any form: its fields, then its rules."""
+    return check_fields(parameters, values) or check_rules(parameters, rules, values)
 
 
 def check_edit(entry: Entry, changed: Mapping[str, Any], present: Mapping[str, Any]) -> list[FieldProblem]:
@@ -72,15 +80,18 @@ def check_edit(entry: Entry, changed: Mapping[str, Any], present: Mapping[str, A
     problems = [one for one in check_fields(entry.spec.parameters, changed) if one.field in changed]
     if problems:
         return problems
-    before = check_rules(entry, present)
-    return [one for one in check_rules(entry, {**present, **changed}) if one not in before]
+    parameters, rules = entry.spec.parameters, entry.spec.rules
+    before = check_rules(parameters, rules, present)
+    return [one for one in check_rules(parameters, rules, {**present, **changed}) if one not in before]
 
 
-def check_rules(entry: Entry, values: Mapping[str, Any]) -> list[FieldProblem]:
+def check_rules(
+    parameters: Parameters, rules: Iterable[Rule], values: Mapping[str, Any]
+) -> list[FieldProblem]:
     """The rules that values, each of them sound by itself, do not fulfil together."""
     problems = []
-    known = params(entry.parameters, values)
-    for rule in entry.spec.rules:
+    known = params(parameters.properties, values)
+    for rule in rules:
         try:
             fulfilled = evaluate(rule.cel, known) is True
         except ExpressionError as error:

@@ -1,4 +1,4 @@
-"""``mooring agent OPERATOR ...``: what the Jobs of an operator run in Mooring's image; not for people."""
+"""``mooring agent OPERATOR ...``: what the pods of an operator run in Mooring's image; not for people."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def words(given: Sequence[str], commands: Sequence[str]) -> list[str]:
         found = list(_SCRIPTS)
     elif before[0] == "catalog" and len(before) == 1:
         found = ["list", "show", "lint"]
-    elif before[0] in ("create", "get", "edit", "delete") or before[:2] == ["catalog", "show"]:
+    elif before[0] in ("create", "get", "backup", "edit", "delete") or before[:2] == ["catalog", "show"]:
         found = _service(before, last)
     else:
         found = []
@@ -93,25 +93,35 @@ def _service(before: Sequence[str], last: str) -> list[str]:
     entry = entries.get(before[at])
     if entry is None:
         return []
+    parameters = entry.parameters
+    if before[0] == "backup":
+        made = {one.name: one.create.parameters.properties for one in entry.spec.collections if one.create}
+        wanted = before[before.index("--in") + 1] if "--in" in before[:-1] else next(iter(made), "")
+        parameters = made.get(wanted, {})
+        if before[-1] == "--in":
+            return list(made)
     match before[-1]:
+        case "--from":
+            return [f"{one.name}/" for one in entry.spec.collections if one.restore]
         case "--plan":
             return [plan.name for plan in entry.spec.plans]
         case "--set":
             name, equals, _ = last.partition("=")
-            parameter = entry.parameters.get(name)
+            parameter = parameters.get(name)
             if equals and parameter is not None:
                 known = ["true", "false"] if parameter.type == "boolean" else parameter.enum
                 return [f"{name}={choice}" for choice in known]
             return [
                 f"{field}{'.' if one.type == 'object' else '='}"
-                for field, one in entry.parameters.items()
+                for field, one in parameters.items()
                 if not one.sensitive
             ]
         case "--set-file":
-            return [f"{field}=" for field, one in entry.parameters.items() if one.type == "string"]
+            return [f"{field}=" for field, one in parameters.items() if one.type == "string"]
     options = ["--namespace", "--kubeconfig", "--context", "--catalog-dir"]
     more = {
-        "create": ["--plan", "--set", "--set-file", "--dry-run"],
+        "create": ["--plan", "--from", "--set", "--set-file", "--dry-run"],
+        "backup": ["--list", "--in", "--as", "--set", "--set-file", "--dry-run"],
         "edit": ["--set", "--set-file", "--dry-run"],
         "delete": ["--yes", "--dry-run"],
         "get": ["--output"],

@@ -8,7 +8,17 @@ from typing import Any
 
 import msgspec
 
-from mooring.catalog import check_name, check_values, defaults, mask, render
+from mooring.catalog import (
+    Collection,
+    Entry,
+    check_name,
+    check_values,
+    defaults,
+    editable,
+    mask,
+    render,
+    values_of,
+)
 from mooring.cli.offered import (
     FIELD_MANAGER,
     Cluster,
@@ -18,8 +28,10 @@ from mooring.cli.offered import (
     refused,
     typed,
 )
+from mooring.console import Problem
 from mooring.console.problems import refusal
-from mooring.kube import ApiError
+from mooring.console.related import instance_of, origin_of, restored
+from mooring.kube import ApiError, NotFound
 from mooring.runtime.crd import to_yaml
 
 __all__ = ["add_parser", "add_value_options"]
@@ -49,6 +61,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("entry", metavar="ENTRY", help="see mooring catalog list")
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--plan", default="", help="values to start from (default: the entry's own)")
+    parser.add_argument(
+        "--from",
+        dest="origin",
+        default="",
+        metavar="BACKUP",
+        help="begin with the data of a backup, as its instance is declared; COLLECTION/NAME where there are several kinds",
+    )
     add_value_options(parser)
     parser.add_argument(
         "--dry-run",
@@ -73,10 +92,17 @@ async def _create(cluster: Cluster, options: argparse.Namespace) -> int:
     if options.plan and options.plan not in plans:
         raise Refused(f"there is no plan {options.plan!r}; there are {', '.join(plans) or 'none'}")
     values: dict[str, Any] = defaults(entry, options.plan or None)
-    values |= typed(entry, options.set, options.set_file)
+    origin = await _origin(cluster, entry, options.origin) if options.origin else None
+    if origin is not None:
+        values |= await _declared(cluster, entry, *origin)
+        for plan in entry.spec.plans:
+            values |= plan.values if plan.name == options.plan else {}
+    values |= typed(entry.parameters, options.set, options.set_file)
     if problems := check_name(options.name) + check_values(entry, values):
         raise Refused("\n".join(f"{problem.field}: {problem.message.en}" for problem in problems))
     manifest = render(entry, name=options.name, namespace=cluster.namespace, values=values)
+    if origin is not None:
+        manifest = restored(*origin, manifest)
     shown = to_yaml(mask(manifest, entry.sensitive))
     if options.dry_run == "client":
         print(shown, end="")
@@ -99,3 +125,28 @@ async def _create(cluster: Cluster, options: argparse.Namespace) -> int:
     else:
         print(f"created: {entry.name} {options.name} in {cluster.namespace}")
     return 0
+
+
+async def _origin(cluster: Cluster, entry: Entry, text: str) -> tuple[Collection, dict[str, Any]]:
+    """The backup that is meant by ``NAME`` or ``COLLECTION/NAME``; raises `Refused`."""
+    known = [one.name for one in entry.spec.collections if one.restore is not None]
+    if not known:
+        raise Refused(f"{entry.name} is made of no backups here")
+    collection, slash, name = text.rpartition("/")
+    body = {"collection": collection if slash else known[0], "name": name}
+    try:
+        return await origin_of(cluster.client, entry, cluster.namespace, body)
+    except Problem as problem:
+        raise refused(problem) from problem
+    except NotFound as error:
+        raise Refused(f"there is no {text!r}; see mooring backup {entry.name} NAME --list") from error
+
+
+async def _declared(cluster: Cluster, entry: Entry, one: Collection, item: dict[str, Any]) -> dict[str, Any]:
+    """The fields as the instance of a backup has them, where it is still there; those that both may not share are empty."""
+    try:
+        live = await cluster.read(entry, instance_of(one, item))
+    except Refused:
+        live = {}
+    values = values_of(entry, editable(live, entry.sensitive)) if live else {}
+    return {**values, **dict.fromkeys(one.restore.ask if one.restore is not None else ())}

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 async def _edit(cluster: Cluster, options: argparse.Namespace) -> int:
     entry = cluster.entry(options.entry)
     begun = form(entry, await cluster.read(entry, options.name))
-    values = typed(entry, options.set, options.set_file)
+    values = typed(entry.parameters, options.set, options.set_file)
     for name, value in values.items():
         if isinstance(value, dict) and value:
             # Keys that were not named stay.

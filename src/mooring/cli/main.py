@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "catalog": ("catalog", "the services that can be created: list, show ENTRY, lint FILE"),
     "create": ("create", "create a service of the catalog"),
     "get": ("get", "the services there are, or one of them"),
+    "backup": ("backup", "back up a service, schedule backups, or list them"),
     "edit": ("edit", "change a service: fields, or its manifest in $EDITOR"),
     "delete": ("delete", "delete a service, after saying what goes and what stays"),
     "run": ("run", "run the operators alone, against any Kubernetes cluster"),

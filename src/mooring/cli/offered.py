@@ -134,17 +134,19 @@ async def offered(client: Client, namespace: str, known: Mapping[str, Entry]) ->
     return entries
 
 
-def typed(entry: Entry, settings: Iterable[str], files: Iterable[str] = ()) -> dict[str, Any]:
+def typed(
+    parameters: Mapping[str, Parameter], settings: Iterable[str], files: Iterable[str] = ()
+) -> dict[str, Any]:
     """Values of ``NAME=VALUE`` (``MAP.KEY=VALUE`` for one of a map), and of files; raises `Refused` with all that is wrong."""
     values: dict[str, Any] = {}
     wrong: list[str] = []
     for setting in settings:
         name, equals, text = setting.partition("=")
-        parameter, key = _field(entry, name)
+        parameter, key = _field(parameters, name)
         if not equals:
             wrong.append(f"{setting}: write NAME=VALUE")
         elif parameter is None:
-            wrong.append(f"{name}: there is no such field; there are {', '.join(entry.parameters)}")
+            wrong.append(f"{name}: there is no such field; there are {', '.join(parameters)}")
         elif parameter.sensitive:
             # What is an argument can be read by everybody on the machine, and stays in the shell's history.
             wrong.append(f"{name}: is a secret; give it by --set-file {name}=FILE (- for standard input)")
@@ -157,7 +159,7 @@ def typed(entry: Entry, settings: Iterable[str], files: Iterable[str] = ()) -> d
                 wrong.append(f"{name}: {error}")
     for setting in files:
         name, _, file = setting.partition("=")
-        parameter, key = _field(entry, name)
+        parameter, key = _field(parameters, name)
         if parameter is None or key or parameter.type != "string":
             wrong.append(f"{name}: there is no such field of text")
         else:
@@ -168,11 +170,11 @@ def typed(entry: Entry, settings: Iterable[str], files: Iterable[str] = ()) -> d
     return values
 
 
-def _field(entry: Entry, name: str) -> tuple[Parameter | None, str]:
-    if name in entry.parameters:
-        return entry.parameters[name], ""
+def _field(parameters: Mapping[str, Parameter], name: str) -> tuple[Parameter | None, str]:
+    if name in parameters:
+        return parameters[name], ""
     top, _, key = name.partition(".")
-    parameter = entry.parameters.get(top)
+    parameter = parameters.get(top)
     return (parameter, key) if parameter is not None and parameter.type == "object" and key else (None, "")
 
 

@@ -80,8 +80,10 @@ async def _run(options: argparse.Namespace) -> int:
         warned = await _warnings(client, raw)
         explain = operator_of(kind).explain
         details = await explain(client, raw) if explain is not None else ()
-        lines = list(explained(raw, warned, details, now=datetime.now(UTC)))
-        print("\n".join([lines[0], *diagnosed(found, options.language), *lines[1:]]))
+        serves = kind not in operator_of(kind).backups
+        lines = list(explained(raw, warned, details, serves=serves, now=datetime.now(UTC)))
+        said = "\n".join(lines[1:])
+        print("\n".join([lines[0], *diagnosed(found, options.language, said), *lines[1:]]))
         if options.save:
             await _save(client, decode(raw, kind), options.save)
     finally:
@@ -102,14 +104,17 @@ def _hint(resource: Resource) -> OperatorHint | None:
     return None
 
 
-def diagnosed(found: Diagnosis | None, language: Literal["en", "zh"]) -> Iterator[str]:
-    """The cause and the next step; the operator's own words follow anyway, so they are not repeated in English."""
+def diagnosed(found: Diagnosis | None, language: Literal["en", "zh"], said: str = "") -> Iterator[str]:
+    """The cause and the next step; the operator's own words follow anyway, so they are not repeated in English.
+
+    ``said`` is the rest of the answer: what the cluster says itself is quoted only if it does not stand there.
+    """
     if found is None or (language == "en" and found.code in ("Stalled", "Waits", "NotReady")):
         return
     words = {"en": ("Cause: ", "Next: ", "Said: "), "zh": ("原因：", "下一步：", "消息：")}[language]
     yield f"  {words[0]}{cause(found, language)}"
     yield f"  {words[1]}{step(found, language)}"
-    if found.raw:
+    if found.raw and found.raw not in said:
         yield f"  {words[2]}{found.raw}"
 
 
@@ -180,9 +185,13 @@ def explained(
     warnings: Iterable[Warned] = (),
     details: Iterable[str] = (),
     *,
+    serves: bool = True,
     now: datetime | None = None,
 ) -> Iterator[str]:
-    """The answer, line by line, from the object as the API server gives it; ``details`` are its operator's lines."""
+    """The answer, line by line, from the object as the API server gives it; ``details`` are its operator's lines.
+
+    ``serves``: it has clients, unlike a backup. No sentence is there twice.
+    """
     meta, status = raw["metadata"], raw.get("status") or {}
     yield f"{raw.get('kind')} {meta.get('namespace')}/{meta.get('name')}"
     # Kinds that were taken over may have conditions of another meaning; there the standard ones are beside them.
@@ -194,10 +203,9 @@ def explained(
     seen, there = status.get("observedGeneration"), meta.get("generation")
     if seen != there:
         yield f"  The present declaration (generation {there}) was not looked at yet; what follows is of {seen}."
-    ready = conditions["Ready"]
-    yield f"  {'Serves' if ready.get('status') == 'True' else 'DOES NOT SERVE'}: {_said(ready)}"
-    yield from _held(conditions)
-    yield from (f"  {line}" for line in details)
+    yield from _standing(conditions, ("Serves", "DOES NOT SERVE") if serves else ("Ready", "Not ready"))
+    known = _messages(conditions)
+    yield from (f"  {_without(line, known)}" for line in details)
     yield from _warned(conditions, warnings, now or datetime.now(UTC))
 
 
@@ -205,10 +213,10 @@ def _warned(
     conditions: Mapping[str, Mapping[str, Any]], warnings: Iterable[Warned], now: datetime
 ) -> Iterator[str]:
     """Each warning once, with its age: those of what is in the way now, then those of what is over."""
-    said = [(conditions.get(kind) or {}).get("message") or "" for kind in ("Stalled", "Ready")]
+    said = _messages(conditions)
     since = _trouble_since(conditions)
     latest = {one.note: one for one in sorted(warnings)}
-    shown = sorted(one for one in latest.values() if not any(text and text in one.note for text in said))
+    shown = sorted(one for one in latest.values() if not _told(one.note, said))
     present = [one for one in shown if since is not None and one.at >= since - EARLIER]
     for one in present[-MOST:]:
         yield f"  Warning, {_age(now - one.at)} ago: {one.reason}: {one.note}"
@@ -242,11 +250,37 @@ def _said(condition: Mapping[str, Any]) -> str:
     )
 
 
-def _held(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    stalled, progressing = conditions.get("Stalled") or {}, conditions.get("Progressing") or {}
+def _standing(conditions: Mapping[str, Mapping[str, Any]], words: tuple[str, str]) -> Iterator[str]:
+    """Whether it is ready, and what is in the way; in one line where both are of the same words."""
+    ready, progressing = conditions["Ready"], conditions.get("Progressing") or {}
+    stalled = conditions.get("Stalled") or {}
+    head = words[0] if ready.get("status") == "True" else words[1]
     if stalled.get("status") == "True":
-        yield f"  Needs you: {_said(stalled)}"
+        held, why, text = "Needs you", stalled, _said(stalled)
     elif progressing.get("status") == "True":
-        yield f"  Waits or works: {_said(progressing)}"
+        held, why, text = "Waits or works", progressing, _said(progressing)
     else:
-        yield f"  Nothing is in the way: {progressing.get('message')}"
+        held, why, text = "Nothing is in the way", progressing, str(progressing.get("message"))
+    if ready.get("message") == why.get("message"):
+        yield f"  {head}; {held[0].lower()}{held[1:]}: {_said(ready)}"
+    else:
+        yield f"  {head}: {_said(ready)}"
+        yield f"  {held}: {text}"
+
+
+def _messages(conditions: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What the conditions say that are shown."""
+    kinds = ("Stalled", "Progressing", "Ready")
+    return [text for kind in kinds if (text := (conditions.get(kind) or {}).get("message"))]
+
+
+def _told(note: str, said: Iterable[str]) -> bool:
+    """Whether a condition says what a warning says, which may begin with the pod that it is about."""
+    rest = note.partition(": ")[2] or note
+    return any(text in note or rest in text for text in said)
+
+
+def _without(line: str, said: Iterable[str]) -> str:
+    """A line without its end, where a condition says the same."""
+    end = next((one for one in said if line.endswith(f": {one}")), "")
+    return line.removesuffix(f": {end}") if end else line

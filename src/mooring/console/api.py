@@ -26,7 +26,6 @@ from mooring.catalog import (
     check_values,
     defaults,
     mask,
-    pointer,
     render,
     requests_of,
     values_of,
@@ -42,7 +41,15 @@ from mooring.console.playground import tried
 from mooring.console.pods import forward, log_query, pod_rows
 from mooring.console.problems import Problem, problem_of, refusal, scrubbed
 from mooring.console.quota import quota_of
-from mooring.console.related import collection_of, collections_of, manifest_of, origin_of, restored
+from mooring.console.related import (
+    belongs,
+    collection_of,
+    collections_of,
+    manifest_of,
+    origin_of,
+    restored,
+    restores_of,
+)
 from mooring.console.rows import event_row
 from mooring.console.session import Session, Sessions, SignedOut
 from mooring.console.signin import SignIn, user_of
@@ -456,7 +463,17 @@ class Api:
         found = await self._upstream.client(request[SESSION]).request("GET", path)
         shown = mask(msgspec.json.decode(found.body), entry.sensitive)
         retention = msgspec.to_builtins(entry.spec.retention)
-        return answer({"card": _card(entry), "object": shown, "yaml": to_yaml(shown), "retention": retention})
+        visible = (await self._templates.visible(request[SESSION])).values()
+        offered = [one for one in visible if one.namespace in ("", namespace)]
+        return answer(
+            {
+                "card": _card(entry),
+                "object": shown,
+                "yaml": to_yaml(shown),
+                "retention": retention,
+                "restores": restores_of(offered, shown, entry.spec.target),
+            }
+        )
 
     async def events(self, request: web.Request) -> web.Response:
         """The newest events of one instance, read as the user."""
@@ -800,7 +817,15 @@ class Api:
         """The collections of an instance, such as its backups, read as the user."""
         entry, namespace, name = await self._named(request)
         client = self._upstream.client(request[SESSION])
-        return answer({"collections": await collections_of(client, entry, namespace=namespace, name=name)})
+        visible = (await self._templates.visible(request[SESSION])).values()
+        pages = {one.spec.target: one.name for one in visible if one.namespace in ("", namespace)}
+        shown = await collections_of(client, entry, namespace=namespace, name=name, pages=pages)
+        for told, one in zip(shown, entry.spec.collections, strict=True):
+            where = (one.target.resource, namespace if one.target.namespaced else "")
+            told["mayCreate"], told["mayDelete"] = await asyncio.gather(
+                *(self._access.decide(request[SESSION], verb, *where) for verb in ("create", "delete"))
+            )
+        return answer({"collections": shown})
 
     async def add(self, request: web.Request) -> web.Response:
         """Make an object of a collection; with ``dryRun=true`` only find out what would happen."""
@@ -832,7 +857,7 @@ class Api:
         client, found = self._upstream.client(request[SESSION]), _name(request.match_info["object"])
         path = one.target.resource.path(namespace=namespace, name=found)
         item = msgspec.json.decode((await client.request("GET", path)).body)
-        if pointer.get(item, one.of) != name:
+        if not belongs(one, item, namespace=namespace, name=name):
             raise Problem(404, "NotOfInstance", f"{one.target.kind} {found} does not belong to {name}.")
         audit = partial(self._audit, request, f"delete {found} of {one.name}", entry, namespace, name)
         try:
@@ -918,6 +943,7 @@ def _card(entry: Entry) -> Json:
     return {
         "name": entry.name,
         "curated": entry.curated,
+        "companion": spec.companion,
         "namespace": entry.namespace,
         "display": msgspec.to_builtins(spec.display),
         "target": msgspec.to_builtins(spec.target),

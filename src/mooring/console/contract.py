@@ -77,10 +77,11 @@ class Nothing(_Data, frozen=True, kw_only=True):
 
 
 class Card(_Data, frozen=True, kw_only=True):
-    """An entry in a list."""
+    """An entry in a list; a ``companion`` goes with a service, such as a backup."""
 
     name: str
     curated: bool
+    companion: bool
     namespace: str
     display: Display
     target: Target
@@ -124,7 +125,7 @@ class Permissions(_Data, frozen=True, kw_only=True):
 
 
 class Row(_Data, frozen=True, kw_only=True):
-    """An instance in a list."""
+    """An instance in a list; a ``companion`` goes with another one, such as a backup."""
 
     entry: str
     namespace: str
@@ -135,6 +136,7 @@ class Row(_Data, frozen=True, kw_only=True):
     phase: str
     reason: str
     message: str
+    companion: bool = False
 
 
 class ConditionRow(_Data, frozen=True, kw_only=True):
@@ -232,13 +234,25 @@ class Created(_Data, frozen=True, kw_only=True):
     dry_run: bool
 
 
+class RestoresAnswer(_Data, frozen=True, kw_only=True):
+    """A service that can be made of an object, begun as its instance was; ``ask`` are fields that begin empty."""
+
+    title: Text
+    description: Text
+    ask: tuple[str, ...]
+    entry: str
+    collection: str
+    instance: str
+
+
 class InstanceAnswer(_Data, frozen=True, kw_only=True):
-    """One instance: secrets are masked."""
+    """One instance: secrets are masked. ``restores`` is what can be made of it."""
 
     card: Card
     object: Json
     yaml: str
     retention: Retention
+    restores: tuple[RestoresAnswer, ...]
 
 
 class Events(_Data, frozen=True, kw_only=True):
@@ -380,23 +394,32 @@ class RelatedRow(_Data, frozen=True, kw_only=True):
     created: str
     cells: tuple[str, ...]
     outcome: Literal["good", "bad", "pending", ""]
+    restorable: bool
 
 
 class RestoringAnswer(_Data, frozen=True, kw_only=True):
-    """That instances can be made of the objects."""
+    """That instances can be made of the objects; ``ask`` are fields that begin empty."""
 
     title: Text
     description: Text
+    ask: tuple[str, ...]
 
 
 class CollectionAnswer(_Data, frozen=True, kw_only=True):
-    """A collection; ``state`` says why there are no rows to see, ``truncated`` that there may be more."""
+    """A collection; ``state`` says why there are no rows to see, ``truncated`` that there may be more.
+
+    ``values`` are those that the form for a new object begins with; ``entry`` has pages for single objects, "": none.
+    """
 
     name: str
     title: Text
     description: Text
     columns: tuple[Column, ...]
     create: Making | None
+    may_create: Decision
+    may_delete: Decision
+    values: Json
+    entry: str
     restore: RestoringAnswer | None
     state: Literal["listed", "denied", "unserved"]
     rows: tuple[RelatedRow, ...]

@@ -90,7 +90,8 @@ def operators(
     for entry in entries:
         operator = entry.spec.operator
         if operator is None:
-            unknown.append(entry.name)
+            if not entry.spec.companion:
+                unknown.append(entry.name)
             continue
         for lease in leases:
             scope = scope_of(operator.hint, lease)

@@ -50,6 +50,7 @@ def row(entry: Entry, obj: Object) -> dict[str, Any]:
         "phase": phase,
         "reason": _text(why.get("reason")),
         "message": _text(why.get("message")),
+        **({"companion": True} if entry.spec.companion else {}),
     }
 
 

@@ -31,6 +31,13 @@ _POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '([^']+)'")
 _SHORT: Final = re.compile(r"Insufficient ([-\w./]*\w)|Too many (pods)")
 _NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _NO_SOURCE: Final = re.compile(r'(configmap|secret) "([^"]+)" not found', re.IGNORECASE)
+#: A path of a node that a kubelet, a container runtime or the embedded node does not find, or not as what it should be.
+_NO_PATH: Final = re.compile(
+    r"(?:hostPath type check failed: |hostPath |local path )(/\S+) is not an? "
+    r'|path "(/[^"]+)" does not exist|failed to stat "(/[^"]+)"'
+)
+_IN_USE: Final = re.compile(r"(?i)multi-attach error|in use by|already used by|ReadWriteOncePod access mode")
+_NOT_MADE: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -97,6 +104,28 @@ def _sources(facts: Facts) -> Iterator[Diagnosis]:
                 kind = {"configmap": "ConfigMap", "secret": "Secret"}[found.group(1).lower()]
                 params = {"kind": kind, "name": found.group(2).rpartition("/")[2], "pod": _name(pod)}
                 yield _about(pod, facts, "SourceMissing", params, raw=text)
+
+
+def _mounts(facts: Facts) -> Iterator[Diagnosis]:
+    """Pods whose volumes cannot be mounted, or whose containers cannot be made: the newest event says why."""
+    for pod in facts.pods:
+        if at(pod, "status", "phase") != "Pending":
+            continue
+        node = str(at(pod, "spec", "nodeName") or "")
+        texts = [
+            at(status, "state", "waiting", "message") or str(at(status, "state", "waiting", "reason"))
+            for one, status in _containers(facts)
+            if one is pod and at(status, "state", "waiting", "reason") in _NOT_MADE
+        ]
+        code, params = "ContainerNotMade", {"pod": _name(pod), "node": node or "?"}
+        if notes := _notes(facts, pod, "FailedMount", "FailedAttachVolume"):
+            code, texts = "MountFailed", [*texts, notes[-1]]
+        for text in texts:
+            if found := _NO_PATH.search(text):
+                code, params["path"] = "PathMissing", next(filter(None, found.groups()))
+            elif _IN_USE.search(text):
+                code = "VolumeInUse"
+            yield _about(pod, facts, code, params, raw=text)
 
 
 def _crashes(facts: Facts) -> Iterator[Diagnosis]:
@@ -174,10 +203,15 @@ def _unschedulable(facts: Facts) -> Iterator[Diagnosis]:
         code = "Unschedulable"
         if found := _NO_CLAIM.search(text):
             code, params["claim"] = "ClaimMissing", found.group(1)
+            if any(one.get("kind") == "Job" for one in at(pod, "metadata", "ownerReferences") or ()):
+                code = "SourceMissing"  # a run uses a claim that is there; no pod of it made one
+                params |= {"kind": "PersistentVolumeClaim", "name": found.group(1)}
         elif found := _SHORT.search(text):
             code = "NoRoom"
             resource = found.group(1) or found.group(2)
             params |= {"resource": resource, "asked": _asked(pod, resource), "free": _free(facts, resource)}
+        elif _IN_USE.search(text):
+            code = "VolumeInUse"
         elif "taint" in text:
             code = "Tainted"
         elif "unbound" in text and "PersistentVolumeClaim" in text:
@@ -317,6 +351,7 @@ _RULES: Final[tuple[Callable[[Facts], Iterator[Diagnosis]], ...]] = (
     _images,
     _crashes,
     _sources,
+    _mounts,
     _claims,
     _unschedulable,
     _refusals,
@@ -386,11 +421,11 @@ def _by_time(facts: Facts) -> list[Object]:
     return sorted(facts.events, key=lambda one: _last(one, facts.now))
 
 
-def _notes(facts: Facts, obj: Object, reason: str) -> list[str]:
-    """What the events of an object with a reason say, oldest first."""
+def _notes(facts: Facts, obj: Object, *reasons: str) -> list[str]:
+    """What the events of an object with one of these reasons say, oldest first."""
     uid = at(obj, "metadata", "uid")
     return [
         _note(one)
         for one in _by_time(facts)
-        if _subject(one).get("uid") == uid and one.get("reason") == reason
+        if _subject(one).get("uid") == uid and one.get("reason") in reasons
     ]

@@ -80,6 +80,30 @@ _WORDS: Final[dict[str, _Words]] = {
         "Pod {pod} 等待的 {kind} {name} 不存在。",
         "请在此命名空间创建 {kind} {name}，或在 spec 中更正名称。",
     ),
+    "PathMissing": _Words(
+        "Pod {pod} needs {path} on the node {node}, which is missing there or of another type.",
+        "Create it on that node, or correct the path in the spec.",
+        "Pod {pod} 需要节点 {node} 上的 {path}，但该路径不存在或类型不符。",
+        "请在该节点上创建它，或在 spec 中更正路径。",
+    ),
+    "VolumeInUse": _Words(
+        "A volume of pod {pod} is still in use by another pod.",
+        "It becomes free when that pod has ended. If its node is gone, delete that pod.",
+        "Pod {pod} 的卷仍被另一个 Pod 使用。",
+        "该 Pod 结束后卷即可释放；若其节点已失联，请删除该 Pod。",
+    ),
+    "MountFailed": _Words(
+        "A volume of pod {pod} cannot be mounted on the node {node}.",
+        "The message below is the node's: correct what it names.",
+        "Pod {pod} 的卷无法挂载到节点 {node}。",
+        "下方为节点的消息：请解决其指出的问题。",
+    ),
+    "ContainerNotMade": _Words(
+        "A container of pod {pod} cannot be created on the node {node}.",
+        "The message below is the node's: correct what it names.",
+        "Pod {pod} 的容器无法在节点 {node} 上创建。",
+        "下方为节点的消息：请解决其指出的问题。",
+    ),
     "ClaimLost": _Words(
         "The volume of the claim {claim} is gone.",
         "Restore the volume, or delete the claim if its data is not needed any more.",

@@ -88,6 +88,11 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({self._where})"
 
+    @property
+    def where(self) -> str:
+        """The target for people; see `location`."""
+        return self._where
+
     async def upload(
         self,
         name: str,

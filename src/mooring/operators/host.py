@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -12,13 +12,14 @@ import structlog
 
 from mooring.cache import InformerPool, SystemClock
 from mooring.kube import Client, Forbidden, Key, NotFound
+from mooring.kube.object import Object
 from mooring.kube.objects.core import Namespace
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.presence import Presence
 from mooring.operators.registry import Operator
 from mooring.operators.workload.scope import lease_name
 from mooring.runtime import Election, Health, LeaseLost, Manager, Metrics, ProbeServer
-from mooring.runtime.crd_install import install_crds, unserved
+from mooring.runtime.crd_install import install_crds, served, unserved
 from mooring.runtime.webhooks import Webhook, WebhookServer
 from mooring.runtime.webhooks_keeper import Registration, WebhookKeeper
 
@@ -154,7 +155,10 @@ def _hooks(client: Client, operator: Operator, how: Operate) -> Sequence[Webhook
 @asynccontextmanager
 async def _webhooks(client: Client, how: Operate) -> AsyncIterator[WebhookServer | None]:
     """The server of all operators' webhooks, on every replica; ``None`` when there is none to serve."""
-    hooks = [hook for operator in how.operators for hook in _hooks(client, operator, how)]
+    # Both Redis operators have the kinds of Redis' backups, and review them alike.
+    hooks = list(
+        {hook.path: hook for operator in how.operators for hook in _hooks(client, operator, how)}.values()
+    )
     if how.webhooks is None or not hooks:
         yield None
         return
@@ -199,8 +203,9 @@ async def _run(
     client: Client, operator: Operator, how: Operate, server: WebhookServer | None, shared: _Shared
 ) -> None:
     shared.health.ready(f"{operator.name} informers", lambda: shared.trouble(operator))
-    await _defined(client, operator, how, shared)
     while True:
+        await _defined(client, operator, how, shared)
+        waiting = await _missing(client, operator.backups, how)
         clock = SystemClock()
         election = _election(operator, how) if how.elect else None
         manager = Manager(
@@ -212,7 +217,10 @@ async def _run(
             metrics=shared.metrics,
             health=shared.health,
         )
-        operator.register(manager, scope=how.scope, namespaces=tuple(how.namespaces), workers=how.workers)
+        options = {"backups": False} if waiting else {}
+        operator.register(
+            manager, scope=how.scope, namespaces=tuple(how.namespaces), workers=how.workers, **options
+        )
         if election is not None and how.scope == "namespaced" and len(how.namespaces) > 1:
             presence = Presence(
                 manager.client.live,
@@ -225,7 +233,8 @@ async def _run(
         if server is not None:
             _keep_webhooks(manager, client, operator, how, server)
         try:
-            await manager.run()
+            async with _waiting(client, operator, how, manager, waiting):
+                await manager.run()
         except LeaseLost:
             if not how.again:
                 raise
@@ -233,12 +242,10 @@ async def _run(
 
 
 async def _defined(client: Client, operator: Operator, how: Operate, shared: _Shared) -> None:
-    """Wait until an operator's kinds are served; the other operators do not wait."""
-    namespace = how.namespaces[0] if how.namespaces else ""
-    # An operator of some namespaces may not list what belongs to the whole cluster.
-    kinds = [kind for kind in operator.kinds if kind.resource.namespaced or not namespace]
+    """Wait until an operator's kinds are served, but those of backups; the other operators do not wait."""
+    kinds = [kind for kind in operator.kinds if kind not in operator.backups]
     wait = 1.0
-    while missing := await unserved(client, kinds, namespace=namespace):
+    while missing := await _missing(client, kinds, how):
         shared.missing[operator.name] = "; ".join(missing)
         log.warning(
             "the operator waits for its kinds: `mooring crds apply` defines them, `--operators` leaves it out",
@@ -248,6 +255,51 @@ async def _defined(client: Client, operator: Operator, how: Operate, shared: _Sh
         await asyncio.sleep(wait)
         wait = min(LONGEST_WAIT, wait * 2)
     shared.missing.pop(operator.name, None)
+
+
+async def _missing(client: Client, kinds: Iterable[type[Object]], how: Operate) -> list[str]:
+    """Which of these kinds cannot be listed, and why."""
+    namespace = _namespace(how)
+    # An operator of some namespaces may not list what belongs to the whole cluster.
+    listed = [kind for kind in kinds if kind.resource.namespaced or not namespace]
+    return await unserved(client, listed, namespace=namespace)
+
+
+def _namespace(how: Operate) -> str:
+    """Where kinds are listed to see whether they are served; "" for everywhere."""
+    return how.namespaces[0] if how.namespaces else ""
+
+
+@asynccontextmanager
+async def _waiting(
+    client: Client, operator: Operator, how: Operate, manager: Manager, missing: Sequence[str]
+) -> AsyncIterator[None]:
+    """While a manager runs without the kinds of backups: stop it once they are served; the next one has them."""
+
+    async def take_up() -> None:
+        wait = 1.0
+        while not await served(client, operator.backups, namespace=_namespace(how)):
+            await asyncio.sleep(wait)
+            wait = min(LONGEST_WAIT, wait * 2)
+        log.info(
+            "the kinds of backups are served: the operator begins again with them", operator=operator.name
+        )
+        manager.stop()
+
+    if not missing:
+        yield
+        return
+    log.warning(
+        "the operator manages its clusters; backups wait for their kinds: `mooring crds apply` defines them",
+        operator=operator.name,
+        missing=missing,
+    )
+    task = asyncio.create_task(take_up(), name=f"{operator.name} backups")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _election(operator: Operator, how: Operate) -> Election:

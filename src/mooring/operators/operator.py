@@ -91,6 +91,9 @@ class Operator:
     options: tuple[Option, ...] = field(repr=False, default=())
     aliases: tuple[str, ...] = ()
     """Other names that ``--operators`` takes."""
+    backups: tuple[type[Object], ...] = ()
+    """Those of its kinds that are about backups and serve no clients. While they are not defined, it registers with
+    ``backups=False`` and manages its clusters."""
     explain: Callable[[Client, Mapping[str, Any]], Awaitable[Sequence[str]]] | None = field(
         repr=False, default=None
     )
@@ -106,7 +109,7 @@ class Operator:
     removal: Removable | None = field(repr=False, default=None)
     """How ``mooring remove-clusters`` deletes its objects."""
     agent: Callable[[Sequence[str]], int] | None = field(repr=False, default=None)
-    """``mooring agent NAME ARGUMENTS``, which its Jobs run in Mooring's image; gives the exit status."""
+    """``mooring agent NAME ARGUMENTS``, which its pods run in Mooring's image; gives the exit status."""
 
 
 def deferred(module: str, name: str) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from mooring.kube.patches import ApplyPatch
 from mooring.runtime.crd import render_crds
 from mooring.runtime.crd_markers import crd_of
 
-__all__ = ["install_crds", "unserved"]
+__all__ = ["install_crds", "served", "unserved"]
 
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FIELD_MANAGER: Final = "mooring-crds"
@@ -72,6 +72,16 @@ async def unserved(client: Client, kinds: Iterable[type[Object]], *, namespace: 
         except KubeError:
             continue
     return sorted(found)
+
+
+async def served(client: Client, kinds: Iterable[type[Object]], *, namespace: str = "") -> bool:
+    """Whether all these kinds can be listed now; an error of any sort means no."""
+    try:
+        for kind in kinds:
+            await client.request("GET", kind.resource.path(namespace=namespace), query={"limit": "1"})
+    except KubeError:
+        return False
+    return True
 
 
 async def _served(client: Client, path: str, clock: Clock) -> None:

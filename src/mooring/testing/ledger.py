@@ -21,7 +21,7 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
+from mooring.operators.redis.dial import Address, Dial, DialError, Link, Login, Refused
 
 __all__ = ["Ledger", "Outage", "Report", "parse_address"]
 
@@ -86,7 +86,7 @@ class Ledger:
         address: Address | None = None,
         sentinels: Sequence[Address] = (),
         master_name: str = "mymaster",
-        password: str | Sequence[str] = "",
+        password: str | Sequence[Login] = "",
         rate: float = 200.0,
         wait_every: int = 2,
         gap_from: float = 0.3,

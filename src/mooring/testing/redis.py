@@ -22,7 +22,7 @@ from typing import Any
 from mooring.kube import NotFound
 from mooring.kube.objects.core import Pod, Service
 from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT
-from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.dial import Address, Dial, DialError, Login
 from mooring.operators.redis.sentinel.names import Names
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus
@@ -101,7 +101,14 @@ class RedisStage(Stage[RedisCluster]):
         super().__init__(bed, name, namespace=namespace, selector=f"app.kubernetes.io/name={name}")
         self.names, self.password = Names(name), password
         self.tls = tls
-        self._dial = Dial(connect_timeout=0.5 if tls is None else 5.0, reply_timeout=5.0, tls=tls)
+        self.login()
+
+    def login(self, *logins: Login) -> None:
+        """Come with these from now on, where the default user is off."""
+        tls = self.tls
+        self._dial = Dial(
+            connect_timeout=0.5 if tls is None else 5.0, reply_timeout=5.0, tls=tls, keys=logins
+        )
 
     # --- what it says
 

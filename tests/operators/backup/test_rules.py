@@ -116,6 +116,14 @@ def test_a_run_that_is_over_is_on_its_way_no_longer(end: str) -> None:
     assert rules.settled(seen(status=status), over).progress is None
 
 
+def test_a_backup_from_before_the_first_write_says_so() -> None:
+    empty = BackupStatus(phase="Succeeded", size_bytes=7, location="claim b: x", position="")
+    assert rules.summary(empty) == "7 bytes at claim b: x, taken before the first write"
+    later = BackupStatus(phase="Succeeded", size_bytes=7, location="claim b: x", position="0-1-2")
+    assert rules.summary(later) == "7 bytes at claim b: x"
+    assert rules.reach("0-1-2") == "up to 0-1-2"
+
+
 @pytest.mark.parametrize(
     ("facts", "said"),
     [

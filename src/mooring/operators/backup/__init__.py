@@ -9,6 +9,7 @@ itself moves no data: it reads the result from the pod's status. Read in this or
 - `run`: the Job of a run from a `run.Run`; `shell`: what its script can rely on.
 - `outcome`: what became of a run, from its Job and pods; `agent`: what ``mooring objects`` does in it.
 - `rules`: what a backup object does next; `retention`, `schedule`: which backups go, and when one is due.
+- `restore_rules`: what the restore of a new cluster does next; `restores`: where its data comes from, and its Jobs.
 - `runs`: the cached Jobs and pods of an operator's objects, and the effects; `actor`, `schedules`: the actors.
 """
 

@@ -206,12 +206,14 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
         if snapshot.deleted:
             text = getattr(verdict, "message", "") or getattr(verdict, "why", "")
             status = replace(status, phase=DELETING, message=text)
-        ready = ConditionState(status.phase == SUCCEEDED, _reason(status), _text(status))
+        ready = ConditionState(status.phase == SUCCEEDED, _reason(status), rules.summary(status))
         notes = []
         if isinstance(verdict, Settle) and status.phase == SUCCEEDED:
-            notes.append(Note(reason="BackupSucceeded", message=_text(status)))
+            notes.append(Note(reason="BackupSucceeded", message=rules.summary(status)))
         elif isinstance(verdict, Settle):
-            notes.append(Note(reason=status.reason or "BackupFailed", message=_text(status), warning=True))
+            notes.append(
+                Note(reason=status.reason or "BackupFailed", message=rules.summary(status), warning=True)
+            )
         if (
             isinstance(verdict, SettleVerify)
             and (known := status.verified) is not None
@@ -351,9 +353,3 @@ def _reason(status: BackupStatus) -> str:
     return {SUCCEEDED: "BackupSucceeded", FAILED: status.reason or "BackupFailed"}.get(
         status.phase or "", status.reason or status.phase or PENDING
     )
-
-
-def _text(status: BackupStatus) -> str:
-    if status.phase == SUCCEEDED:
-        return f"{status.size_bytes or 0} bytes at {status.location}"
-    return status.message or f"the backup is {(status.phase or PENDING).lower()}"

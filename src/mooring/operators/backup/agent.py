@@ -342,8 +342,9 @@ async def listed(store: Store, *, prefix: str, show: Callable[[str], object]) ->
     async for one in store.list(prefix):
         if one.name.rpartition("/")[2] == MANIFEST:
             manifest = await read_manifest(store, one.name.rpartition("/")[0])
+            position = manifest.position or "(before the first write)"
             show(
-                f"{one.name.rpartition('/')[0]} {manifest.finished:%Y-%m-%dT%H:%M:%SZ} {manifest.size} {manifest.position}"
+                f"{one.name.rpartition('/')[0]} {manifest.finished:%Y-%m-%dT%H:%M:%SZ} {manifest.size} {position}"
             )
             count += 1
     return Result(ok=True, objects=count)
@@ -355,7 +356,7 @@ async def read_manifest(store: Store, prefix: str) -> Manifest:
         return decode_manifest(await store.read(f"{prefix}/{MANIFEST}"))
     except NotFound:
         missing = NotFound(
-            f"there is no complete backup at {prefix} in {store!r}",
+            f"there is no complete backup at {prefix} in {store.where}",
             remedy="correct the target or the prefix, or use another backup",
         )
     raise missing

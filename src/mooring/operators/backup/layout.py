@@ -9,6 +9,8 @@ from typing import Final
 
 __all__ = [
     "MANIFEST",
+    "archive_of",
+    "archive_prefix",
     "backup_id",
     "backup_prefix",
     "backups_prefix",
@@ -33,6 +35,17 @@ def cluster_prefix(name: str, uid: str) -> str:
 def backups_prefix(cluster: str) -> str:
     """Where the backups of a cluster are, from its prefix."""
     return f"{cluster}/backups"
+
+
+def archive_prefix(cluster: str) -> str:
+    """Where the archive of a cluster's log is, from its prefix."""
+    return f"{cluster}/archive"
+
+
+def archive_of(backup: str) -> str:
+    """Where the archive that continues a backup is, from the backup's prefix; "" where that has another form."""
+    cluster, separator, identity = backup.strip("/").rpartition("/backups/")
+    return archive_prefix(cluster) if separator and is_backup_id(identity) else ""
 
 
 def backup_id(made: datetime, uid: str, attempt: int = 1) -> str:

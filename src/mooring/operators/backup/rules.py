@@ -14,6 +14,7 @@ from mooring.operators.backup.outcome import Outcome
 from mooring.operators.backup.types import (
     DELETE,
     FAILED,
+    PENDING,
     RUNNING,
     SUCCEEDED,
     BackupFields,
@@ -33,7 +34,9 @@ __all__ = [
     "decide",
     "leave",
     "progress_due",
+    "reach",
     "settled",
+    "summary",
     "verified",
 ]
 
@@ -190,6 +193,11 @@ def verified(seen: Seen, outcome: Outcome) -> BackupStatus:
     return replace(seen.status, verified=done)
 
 
+def reach(position: str | None) -> str:
+    """How far a backup reaches, in words; a cluster that took no write yet has no position."""
+    return f"up to {position}" if position else "taken before the first write"
+
+
 def _checked(facts: Mapping[str, str]) -> str:
     """What a test restore checked: its own words, or what it counted."""
     counts = (f"{facts[name]} {name}" for name in sorted(facts) if name != "position")
@@ -224,7 +232,7 @@ def settled(seen: Seen, outcome: Outcome | None) -> BackupStatus:
     again = (outcome is None or outcome.again) and (status.tries or 1) < limit
     return replace(
         status,
-        phase="Pending" if again else FAILED,
+        phase=PENDING if again else FAILED,
         reason=reason,
         message=message,
         progress=None,
@@ -256,3 +264,11 @@ def leave(seen: Seen) -> Verdict:
         text = f"{seen.erasure.job}: {seen.erasure.message}; or set deletionPolicy: Retain to keep the data"
         return Wait(seen.erasure.reason, text, after=10.0, stalled=True)
     return Wait("Deleting", f"Job {seen.erasure.job} deletes the stored data", after=10.0)
+
+
+def summary(status: BackupStatus) -> str:
+    """What its status says of a backup, in one sentence."""
+    if status.phase == SUCCEEDED:
+        early = "" if status.position else f", {reach(None)}"
+        return f"{status.size_bytes or 0} bytes at {status.location}{early}"
+    return status.message or f"the backup is {(status.phase or PENDING).lower()}"

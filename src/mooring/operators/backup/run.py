@@ -19,6 +19,7 @@ from mooring.operators.backup.shell import PRELUDE
 from mooring.operators.workload.containers import READ_ONLY, config_volume
 
 __all__ = [
+    "AGENT_RESOURCES",
     "BY",
     "DATA",
     "FOR",
@@ -30,6 +31,9 @@ __all__ = [
     "agent_image",
     "job_name",
     "secrets_of",
+    "target_mounts",
+    "target_volumes",
+    "unprivileged",
 ]
 
 BY: Final = "mooring.dev/run-by"
@@ -159,16 +163,7 @@ class Run:
             core.Volume(name="shared", empty_dir=core.EmptyDirVolumeSource(size_limit="64Mi")),
             core.Volume(name="tmp", empty_dir=core.EmptyDirVolumeSource(size_limit="64Mi")),
         ]
-        for at, name in enumerate(secrets_of(self.target)):
-            secret = core.SecretVolumeSource(secret_name=name, default_mode=READ_ONLY)
-            volumes.append(core.Volume(name=f"secret-{at}", secret=secret))
-        if (claim := self.target.claim) is not None:
-            source = core.PersistentVolumeClaimVolumeSource(claim_name=claim.name)
-            volumes.append(core.Volume(name="target", persistent_volume_claim=source))
-        if (directory := self.target.directory) is not None:
-            path = core.HostPathVolumeSource(path=directory.path, type="Directory")
-            volumes.append(core.Volume(name="target", host_path=path))
-        return volumes
+        return [*volumes, *target_volumes(self.target)]
 
     def _data(self) -> core.Container:
         return core.Container(
@@ -179,7 +174,7 @@ class Run:
             env=[core.EnvVar(name=name, value=value) for name, value in self.env.items()] or None,
             resources=self.resources,
             termination_message_policy="FallbackToLogsOnError",
-            security_context=_unprivileged(),
+            security_context=unprivileged(),
             volume_mounts=[*_shared(), *self.mounts],
         )
 
@@ -198,25 +193,19 @@ class Run:
         if self.bandwidth:
             command.append(f"--bandwidth={self.bandwidth}")
         mounts = [*_shared(), core.VolumeMount(name="tmp", mount_path="/tmp")]  # noqa: S108 - of the container
-        for at, name in enumerate(secrets_of(self.target)):
-            path = f"/mooring/secrets/{name}"
-            mounts.append(core.VolumeMount(name=f"secret-{at}", mount_path=path, read_only=True))
-        if self.target.claim is not None:
-            mounts.append(core.VolumeMount(name="target", mount_path="/mooring/target"))
-        if self.target.directory is not None:
-            mounts.append(core.VolumeMount(name="target", mount_path=self.target.directory.path))
+        mounts += target_mounts(self.target)
         return core.Container(
             name=STORE,
             image=self.agent_image,
             args=command,
-            resources=self.agent_resources or _AGENT,
+            resources=self.agent_resources or AGENT_RESOURCES,
             termination_message_policy="FallbackToLogsOnError",
-            security_context=_unprivileged(),
+            security_context=unprivileged(),
             volume_mounts=mounts,
         )
 
 
-_AGENT: Final = core.ResourceRequirements(
+AGENT_RESOURCES: Final = core.ResourceRequirements(
     requests={"cpu": "50m", "memory": "96Mi"}, limits={"memory": "384Mi"}
 )
 
@@ -244,6 +233,34 @@ def secrets_of(target: Target) -> list[str]:
     if target.encryption is not None:
         found.append(target.encryption.secret)
     return list(dict.fromkeys(name for name in found if name))
+
+
+def target_volumes(target: Target) -> list[core.Volume]:
+    """What a pod that reads or writes a target mounts: its Secrets, its claim or directory."""
+    volumes = []
+    for at, name in enumerate(secrets_of(target)):
+        secret = core.SecretVolumeSource(secret_name=name, default_mode=READ_ONLY)
+        volumes.append(core.Volume(name=f"secret-{at}", secret=secret))
+    if (claim := target.claim) is not None:
+        source = core.PersistentVolumeClaimVolumeSource(claim_name=claim.name)
+        volumes.append(core.Volume(name="target", persistent_volume_claim=source))
+    if (directory := target.directory) is not None:
+        path = core.HostPathVolumeSource(path=directory.path, type="Directory")
+        volumes.append(core.Volume(name="target", host_path=path))
+    return volumes
+
+
+def target_mounts(target: Target) -> list[core.VolumeMount]:
+    """Where Mooring's programs look for these volumes."""
+    mounts = []
+    for at, name in enumerate(secrets_of(target)):
+        path = f"/mooring/secrets/{name}"
+        mounts.append(core.VolumeMount(name=f"secret-{at}", mount_path=path, read_only=True))
+    if target.claim is not None:
+        mounts.append(core.VolumeMount(name="target", mount_path="/mooring/target"))
+    if target.directory is not None:
+        mounts.append(core.VolumeMount(name="target", mount_path=target.directory.path))
+    return mounts
 
 
 def _meta(owner: Object, name: str, labels: Mapping[str, str]) -> meta.ObjectMeta:
@@ -284,7 +301,8 @@ def _security() -> core.PodSecurityContext:
     )
 
 
-def _unprivileged() -> core.SecurityContext:
+def unprivileged() -> core.SecurityContext:
+    """Of a container that may gain nothing."""
     return core.SecurityContext(
         allow_privilege_escalation=False, capabilities=core.Capabilities(drop=["ALL"])
     )

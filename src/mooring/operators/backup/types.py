@@ -13,15 +13,18 @@ from mooring.operators.workload.rollout import TIME
 from mooring.runtime.crd import AGE, F, PrinterColumn, Rule, rules
 
 __all__ = [
+    "BACKED_UP",
     "BACKUP_COLUMNS",
     "DELETE",
     "DELETING",
     "FAILED",
+    "FIXED",
     "PENDING",
     "RETAIN",
     "RUNNING",
     "SCHEDULE_COLUMNS",
     "SUCCEEDED",
+    "TEMPLATE",
     "BackupFields",
     "BackupObject",
     "BackupStatus",
@@ -43,6 +46,18 @@ DELETING: Final = "Deleting"
 DELETE: Final = "Delete"
 RETAIN: Final = "Retain"
 _QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?([kMGT]|[KMGT]i)?$"
+FIXED: Final = Rule(
+    "!has(oldSelf.spec) || (self.spec.cluster == oldSelf.spec.cluster && self.spec.target == oldSelf.spec.target)",
+    "spec.cluster and spec.target of a backup never change; make another one",
+)
+"""The rule of every kind that is one backup."""
+BACKED_UP: Final = F("The cluster that is backed up.", required=True)
+"""The field ``cluster`` of a backup; each kind has a reference of its own."""
+TEMPLATE: Final = F(
+    "What each backup is. Its deletionPolicy is Delete unless it says otherwise: retention removes data.",
+    required=True,
+)
+"""The field ``template`` of a schedule."""
 
 
 class BackupFields(Part, frozen=True, kw_only=True):
@@ -122,7 +137,7 @@ class BackupStatus(Part, frozen=True, kw_only=True):
     source: Annotated[str | None, F("The pod it is read from.")] = None
     method: Annotated[str | None, F("How it is made.")] = None
     version: Annotated[str | None, F("Version of the server it is of.")] = None
-    position: Annotated[str | None, F("It has all writes up to here.")] = None
+    position: Annotated[str | None, F("It has all writes up to here; empty before the first write.")] = None
     size_bytes: Annotated[int | None, F("Bytes that the database gave, compressed.")] = None
     stored_bytes: Annotated[int | None, F("Bytes in the store.")] = None
     started_at: Annotated[datetime | None, F("When the newest run began.", schema=TIME)] = None
@@ -221,6 +236,12 @@ class ScheduleObject(Object, frozen=True, kw_only=True):
     status: ScheduleStatus | None = None
 
 
+@rules(
+    Rule(
+        "has(self.backup) != (has(self.target) && has(self.prefix))",
+        "name either a backup, or a target and the prefix in it",
+    )
+)
 class RestoreFrom(Part, frozen=True, kw_only=True):
     """The backup that a new cluster begins with: an object of the namespace, or its place in a store."""
 
@@ -253,6 +274,7 @@ class RestoreStatus(Part, frozen=True, kw_only=True):
 
 
 BACKUP_COLUMNS: Final = (
+    PrinterColumn("Cluster", ".spec.cluster.name"),
     PrinterColumn("Phase", ".status.phase"),
     PrinterColumn("Size", ".status.sizeBytes", type="integer"),
     PrinterColumn("Finished", ".status.finishedAt", type="date"),
@@ -263,6 +285,7 @@ BACKUP_COLUMNS: Final = (
     AGE,
 )
 SCHEDULE_COLUMNS: Final = (
+    PrinterColumn("Cluster", ".spec.template.cluster.name"),
     PrinterColumn("Schedule", ".spec.schedule"),
     PrinterColumn("Suspended", ".spec.suspend", type="boolean"),
     PrinterColumn("Next", ".status.nextAt"),

@@ -40,6 +40,7 @@ OPERATOR = Operator(
     KINDS,
     register,
     webhooks=webhooks,
+    backups=(MySQLBackup, MySQLBackupSchedule),
     explain=deferred(f"{_HERE}.explain", "explain"),
     save=deferred(f"{_HERE}.explain", "save"),
     replay=deferred(f"{_HERE}.explain", "replay"),
@@ -51,4 +52,5 @@ OPERATOR = Operator(
         label=CLUSTER,
         also=(compatible.MySQLCluster,),
     ),
+    agent=deferred(f"{_HERE}.archive.agent", "main"),
 )

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, run_actor
 from mooring.cache.store import Transition
@@ -18,8 +21,11 @@ from mooring.kube.object import Key, key_of
 from mooring.kube.objects import apps, batch, core, policy
 from mooring.operators.mysql import compatible, effects
 from mooring.operators.mysql.access import turned
+from mooring.operators.mysql.archive.poll import Archivers
+from mooring.operators.mysql.archive.shown import shown, with_condition
+from mooring.operators.mysql.archive.workload import is_archiver, root_of
 from mooring.operators.mysql.backup.actor import register_backups
-from mooring.operators.mysql.backup.restore import Restores
+from mooring.operators.mysql.backup.restore import MySQLRestores
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
 from mooring.operators.mysql.moves import DatabaseMove, Follow, Record
@@ -45,7 +51,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
 
     kind = MySQLCluster
     name = NAME
-    owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
+    owns = (core.Service, core.ConfigMap, apps.StatefulSet, apps.Deployment, policy.PodDisruptionBudget)
     owns_by_metadata = (core.Secret,)
     dependencies = DEPENDENCIES
 
@@ -68,12 +74,13 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         """Brings the next pass over a cluster forward."""
         self.databases = databases or Servers(manager.fence.check, lambda key: self.wake(key))
         self._metrics = Metrics(manager)
+        self.archivers = Archivers(manager, lambda key: self.wake(key))
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim, batch.Job)
         ]
-        self._restores = Restores(manager, self.name, namespaces=namespaces)
+        self._restores = MySQLRestores(manager, self.name, namespaces=namespaces)
         self.related += self._restores.related
         if self._nodes is not None and not namespaces:
             clusters = partial(manager.client.list, self.kind)
@@ -92,6 +99,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
     def forget(self, key: Key) -> None:
         """Drop the metrics and the pulse."""
         self.databases.forget(key)
+        self.archivers.forget(key)
         self._metrics.forget(key)
 
     async def inputs(self, ctx: Context[MySQLCluster]) -> Inputs | Outcome:
@@ -101,7 +109,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         await self._restores.read(ctx)
         found = [ctx.children.find(kind, name) for kind, name in references(ctx.obj)]
         seen = self._pods.of(ctx.key)
-        pods = [one for one in seen if not is_trial(one)]
+        pods = [one for one in seen if not (is_trial(one) or is_archiver(one))]
         around = [*found, *pods, *self._claims.of(ctx.key), *self._nodes_of(pods)]
         inputs = read_inputs(ctx.obj, Surroundings(around), now=ctx.now())
         if isinstance(inputs, Inputs):
@@ -142,7 +150,29 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         made = report(inputs, snapshot, verdict)
         assert isinstance(made.status, MySQLClusterStatus)
         self._metrics.show(ctx.key, made.status, ready=bool(made.ready.status))
-        return made
+        return replace(made, status=self._with_archive(ctx, made.status, snapshot.now))
+
+    def _with_archive(
+        self, ctx: Context[MySQLCluster], status: MySQLClusterStatus, now: datetime
+    ) -> MySQLClusterStatus:
+        """The status with what the archiver of the cluster said last."""
+        archive = None
+        if ctx.obj.spec is not None and ctx.obj.spec.archive is not None:
+            recorded = (
+                status.archive.last_recoverable if status.archive else None
+            ) or datetime.fromisoformat(ctx.obj.metadata.creation_timestamp or "")
+            heard = self.archivers.follow(ctx.key, self._archiver(ctx.key), recorded=recorded)
+            archive = shown(status.archive, heard, prefix=root_of(ctx.obj), now=now)
+        else:
+            self.archivers.forget(ctx.key)
+        conditions = with_condition(status.conditions or (), archive, now=now)
+        return structs.replace(status, archive=archive, conditions=conditions)
+
+    def _archiver(self, key: Key) -> str:
+        """Address of the pod that archives; "" while there is none."""
+        pods = [one for one in self._pods.of(key) if is_archiver(one) and not one.metadata.deletion_timestamp]
+        newest = max(pods, key=lambda one: one.metadata.creation_timestamp or "", default=None)
+        return (newest.status.pod_ip if newest is not None and newest.status is not None else None) or ""
 
     async def step(
         self, ctx: Context[MySQLCluster], inputs: Inputs, snapshot: Snapshot, move: Move
@@ -197,13 +227,18 @@ def register(
     scope: str = "all",
     namespaces: Sequence[str] = (),
     workers: int = 8,
+    backups: bool = True,
     databases: Databases | None = None,
 ) -> None:
-    """Put the operator onto a manager: a controller for each of its kinds; ``databases``: a model of the servers."""
+    """Put the operator onto a manager: a controller for each of its kinds, but for ``backups=False`` those of backups.
+
+    ``databases``: a model of the servers.
+    """
     for kind in (MySQLActor, CompatibleActor):
         actor = kind(manager, scope=scope, namespaces=namespaces, databases=databases)
         _register(actor, manager, namespaces, workers, scope)
-    register_backups(manager, scope=scope, namespaces=namespaces, workers=workers)
+    if backups:
+        register_backups(manager, scope=scope, namespaces=namespaces, workers=workers)
 
 
 def _register(
@@ -213,5 +248,6 @@ def _register(
     controller: Any = next(one for one in manager.controllers if one.name == actor.name)
     actor.wake = controller.enqueue
     manager.serve(f"{actor.name} servers", actor.databases.serve)
+    manager.serve(f"{actor.name} archives", actor.archivers.serve)
     if scope == "all":
         manager.serve(f"{actor.name} scopes", lambda: actor.scoped.take_up(controller.enqueue))

@@ -9,6 +9,8 @@ from mooring.operators.workload.pods import ROLE
 
 __all__ = [
     "ADMIN_PORT",
+    "ARCHIVE",
+    "ARCHIVE_PORT",
     "CLUSTER",
     "COMPONENT",
     "INPUTS",
@@ -40,6 +42,10 @@ COMPONENT: Final = "mysql"
 """Name of the data container, and the component of the pods."""
 TRIAL: Final = f"{COMPONENT}-trial"
 """What the Job and the pod of a trial start are instead."""
+ARCHIVE: Final = f"{COMPONENT}-archive"
+"""What the Deployment and the pod that archive the binary log are instead."""
+ARCHIVE_PORT: Final = 8085
+"""Where that pod says how far it is."""
 PRIMARY: Final = "primary"
 REPLICA: Final = "replica"
 MANAGED_BY: Final = "mooring-mysql"
@@ -83,6 +89,8 @@ class Names:
         """Secret with certificates that the operator made."""
         self.budget = cluster
         """PodDisruptionBudget."""
+        self.archive = f"{cluster}-archive"
+        """Deployment: archives the binary log."""
         self.trial = f"{cluster}-trial"
         """Beginning of the names of Jobs: the trial start of a new image."""
 

@@ -17,6 +17,7 @@ from mooring.actor import differs, digest
 from mooring.kube.object import Object, owner_reference
 from mooring.kube.objects import apps, batch, core, meta, policy
 from mooring.operators.mysql import scripts
+from mooring.operators.mysql.archive.workload import archive_objects
 from mooring.operators.mysql.config import (
     base_cnf,
     declared_lines,
@@ -136,6 +137,9 @@ class Specs:
             *self.certificates(),
             self.set(),
             self.budget(),
+            *archive_objects(
+                self._cluster, flavor=self._found.flavor, tls=self._found.tls, security=pod_security()
+            ),
         ]
         return made
 

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Final
 from mooring.kube.object import Object, Resource
 from mooring.kube.objects import core, meta
 from mooring.kube.part import Part
+from mooring.objectstore import Target
 from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.mysql.names import MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
 from mooring.operators.workload.configuration import ConfigResult
@@ -26,6 +27,9 @@ __all__ = [
     "RESERVED_USERS",
     "SCALE",
     "AccountResult",
+    "ArchiveGap",
+    "ArchiveSpec",
+    "ArchiveStatus",
     "DurabilitySpec",
     "Instance",
     "MySQLCluster",
@@ -203,6 +207,30 @@ class RestoreFromSpec(RestoreFrom, frozen=True, kw_only=True):
     """The backup that a new cluster begins with; see docs/mysql.md."""
 
 
+class ArchiveSpec(Part, frozen=True, kw_only=True):
+    """The continuous archive of the binary log."""
+
+    target: Annotated[
+        Target | None, F("Where it is stored; best the target of the backups.", required=True)
+    ] = None
+    interval_seconds: Annotated[
+        int | None,
+        F(
+            "Transactions are stored after so many seconds, and after 16 MiB of them.",
+            minimum=1,
+            maximum=3600,
+            default=10,
+        ),
+    ] = None
+    prune: Annotated[
+        bool | None,
+        F(
+            "Delete what is older than the oldest backup of this cluster in the same target. Default: all is kept."
+        ),
+    ] = None
+    resources: Annotated[core.ResourceRequirements | None, F("Of the container that archives.")] = None
+
+
 @rules(
     Rule(
         "!has(self.restoreFrom) || has(oldSelf.restoreFrom)",
@@ -254,6 +282,10 @@ class MySQLClusterSpec(Part, frozen=True, kw_only=True):
     restore_from: Annotated[
         RestoreFromSpec | None,
         F("The backup that a new cluster begins with. Of no effect once it did."),
+    ] = None
+    archive: Annotated[
+        ArchiveSpec | None,
+        F("Archive the binary log as it is written, so that a new cluster can begin at any moment."),
     ] = None
     credentials_secret: Annotated[
         str | None,
@@ -351,14 +383,51 @@ class AccountResult(Part, frozen=True, kw_only=True):
     ] = None
 
 
+class ArchiveGap(Part, frozen=True, kw_only=True):
+    """Transactions that the servers no longer had when they were to be archived."""
+
+    after: Annotated[str, F("The last position before it.")] = ""
+    until: Annotated[str, F("The first position after it.")] = ""
+
+
+class ArchiveStatus(Part, frozen=True, kw_only=True):
+    """How far the archive is; written at most once a minute, and not while nothing is written to the cluster."""
+
+    state: Annotated[str, F("Starting, Archiving, Stalled or Unreachable.")] = ""
+    reason: Annotated[str, F("What is in the way: one word.")] = ""
+    message: Annotated[str, F("The same in a sentence, with the remedy.")] = ""
+    prefix: Annotated[str, F("Where it is in its target.")] = ""
+    first_recoverable: Annotated[
+        datetime | None,
+        F("Backups made since then can be continued without a gap.", schema=TIME),
+    ] = None
+    last_recoverable: Annotated[
+        datetime | None,
+        F(
+            "When the newest archived transaction was committed; while lagSeconds is small, every later moment can be restored too.",
+            schema=TIME,
+        ),
+    ] = None
+    position: Annotated[str, F("It has all transactions up to here.")] = ""
+    lag_seconds: Annotated[
+        int | None,
+        F("It is at most so much behind the primary: 30, 60, 300, 900, 3600, 21600, 86400 or 604800."),
+    ] = None
+    gap: Annotated[ArchiveGap | None, F("The newest gap: no restore goes across it unless allowed.")] = None
+    observed_at: Annotated[datetime | None, F("When this was so.", schema=TIME)] = None
+
+
 class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     """What was observed and what was decided."""
 
-    conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing, Stalled.")] = None
+    conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing, Stalled, Archived.")] = None
     observed_generation: Annotated[int | None, F("The generation this speaks of.")] = None
     phase: Annotated[
         str | None,
-        F("Creating, Running, Degraded, Blocked, SwitchingOver, FailingOver, Lost, ReadOnly or Paused."),
+        F(
+            "Restoring, RestoreFailed, Creating, Running, Degraded, Blocked, SwitchingOver, FailingOver, Lost, ReadOnly or "
+            "Paused."
+        ),
     ] = None
     available_replicas: Annotated[
         int | None, F("Servers that serve: the primary and replicas that follow it.")
@@ -395,6 +464,7 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
     retry: Annotated[Failure | None, F("A step that failed.")] = None
     restore: Annotated[RestoreStatus | None, F("How the cluster got its first data.")] = None
+    archive: Annotated[ArchiveStatus | None, F("How far the archive of the binary log is.")] = None
 
 
 COLUMNS: Final = (

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from mooring.kube.quantity import parse_quantity
+from mooring.operators.backup.targets import problems as target_problems
 from mooring.operators.mysql.config import canonical, is_forbidden
 from mooring.operators.mysql.flavors import told_by
 from mooring.operators.mysql.names import NAME_LIMIT
 from mooring.operators.mysql.types import (
     DEFAULT_IMAGE,
     RESERVED_USERS,
+    ArchiveSpec,
     Database,
     MySQLCluster,
     MySQLClusterSpec,
@@ -79,6 +81,7 @@ def validate(cluster: MySQLCluster) -> list[Problem]:
         *_config(spec.config or {}),
         *_users(spec.users or ()),
         *_databases(spec.databases or ()),
+        *(_archive(spec.archive) if spec.archive is not None else ()),
     ]
 
 
@@ -205,3 +208,17 @@ def _databases(databases: list[Database] | tuple[()]) -> Iterator[Problem]:
 def _printable(text: str) -> bool:
     """Letters that need no quoting in SQL but backticks or quotes."""
     return bool(text) and not any(ord(one) < 32 or one in "'\"`\\\x7f" for one in text)
+
+
+def _archive(archive: ArchiveSpec) -> Iterator[Problem]:
+    where = "spec.archive"
+    if archive.target is None:
+        yield Problem(f"{where}.target", "is required; say where the binary log is archived")
+    else:
+        for one in target_problems(archive.target, f"{where}.target"):
+            yield Problem(one.field, one.message)
+    if archive.interval_seconds is not None and not 1 <= archive.interval_seconds <= 3600:
+        yield Problem(
+            f"{where}.intervalSeconds", f"{archive.interval_seconds} is not possible; give 1 to 3600"
+        )
+    yield from (Problem(*fault) for fault in resource_faults(f"{where}.resources", archive.resources))

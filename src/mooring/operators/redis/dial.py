@@ -37,12 +37,15 @@ from redis.exceptions import (
 
 from mooring.operators.redis.address import CLEAR_PORTS, Address
 
-__all__ = ["Address", "Dial", "DialError", "Fence", "Link", "Refused", "Unreachable", "no_fence"]
+__all__ = ["Address", "Dial", "DialError", "Fence", "Link", "Login", "Refused", "Unreachable", "no_fence"]
 
 Fence = Callable[[], None]
 """Raises when this process may no longer act; called at every send."""
 
 Word = str | int | bytes
+
+Login = str | tuple[str, str]
+"""A password of the default user, or a user and its password."""
 
 
 class DialError(Exception):
@@ -68,10 +71,12 @@ def no_fence() -> None:
 class Link:
     """One open connection."""
 
-    def __init__(self, connection: Connection, address: Address, fence: Fence) -> None:
+    def __init__(self, connection: Connection, address: Address, fence: Fence, login: Login = "") -> None:
         self._connection = connection
         self._address = address
         self._fence = fence
+        self.login = login
+        """What the server took; "" where nothing was needed."""
 
     @property
     def certificate(self) -> bytes:
@@ -154,6 +159,12 @@ _STRIPPED: dict[type[Exception], str] = {
     ClusterDownError: "CLUSTERDOWN",
     ClusterCrossSlotError: "CROSSSLOT",
 }
+
+
+def _is_password(login: Login) -> bool:
+    return isinstance(login, str)
+
+
 _WITH_SUBCOMMAND = frozenset({"SENTINEL", "CONFIG", "CLIENT", "INFO", "ACL"})
 
 
@@ -177,7 +188,7 @@ class _Encrypted(Connection):
 class Dial:
     """Opens links; one per operator, sharing the fence and the time limits (seconds).
 
-    With ``keys``, further passwords to try: while one is being changed, servers differ. With ``tls`` connections are
+    With ``keys``, further logins to try: while a password is being changed, servers differ. With ``tls`` connections are
     encrypted, but for those to ``clear`` ports.
     """
 
@@ -187,7 +198,7 @@ class Dial:
         fence: Fence = no_fence,
         connect_timeout: float = 0.5,
         reply_timeout: float = 1.0,
-        keys: Sequence[str] = (),
+        keys: Sequence[Login] = (),
         tls: ssl.SSLContext | None = None,
         clear: Collection[int] = CLEAR_PORTS,
     ) -> None:
@@ -203,15 +214,15 @@ class Dial:
         self,
         address: Address,
         *,
-        password: str | Sequence[str] = "",
+        password: str | Sequence[Login] = "",
         user: tuple[str, str] | None = None,
         reply_timeout: float | None = None,
         exact: bool = False,
     ) -> AsyncIterator[Link]:
         """A connection for the length of the block, authenticated when there is a password.
 
-        Of several the first that the server takes counts. A server that has no password yet is used without
-        one: the password reaches it later. ``user``, a name and its password, is tried instead; a server that does
+        Of several the first that the server takes counts, users before passwords of the default user. A server that
+        has no password yet is used without one: the password reaches it later. ``user``, a name and its password, is tried instead; a server that does
         not take it goes on with the default user. With ``exact`` answers that are no UTF-8 are sent back as they came, such
         as names of keys; they are not fit for showing.
         """
@@ -224,8 +235,8 @@ class Dial:
                 return
             known = [password] if isinstance(password, str) else password
             tried = [one for one in dict.fromkeys([*known, *self._keys]) if one]
-            await self._open(connection, address, tried)
-            yield Link(connection, address, self._fence)
+            login = await self._open(connection, address, sorted(tried, key=_is_password))
+            yield Link(connection, address, self._fence, login)
         finally:
             await connection.disconnect(nowait=True)
 
@@ -252,20 +263,23 @@ class Dial:
             return Connection(**how)
         return _Encrypted(self._tls, **how)
 
-    async def _open(self, connection: Connection, address: Address, passwords: Sequence[str]) -> None:
+    async def _open(self, connection: Connection, address: Address, logins: Sequence[Login]) -> Login:
+        """Authenticate. That a server does not know a user is no failure by itself: it may need nothing."""
         refusal = ""
         try:
             await connection.connect_check_health()
-            for one in passwords:
-                refusal = await self._authenticate(connection, one)
-                if not refusal:
-                    return
+            for one in logins:
+                said = await self._authenticate(connection, *((one,) if isinstance(one, str) else one))
+                if not said:
+                    return one
+                refusal = said if isinstance(one, str) else refusal
         except asyncio.CancelledError:
             raise
         except (RedisError, OSError) as error:
             raise Unreachable(f"{address}: cannot connect: {error}") from error
         if refusal:
             raise Refused(f"{address}: AUTH refused: {refusal}", refusal)
+        return ""
 
     async def _open_as(self, connection: Connection, address: Address, user: tuple[str, str]) -> None:
         try:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mooring.operators.redis.dial import Link, Refused
+from mooring.operators.redis.dial import Link, Login, Refused
 from mooring.operators.redis.info import pairs
+from mooring.operators.redis.users.accounts import OPERATOR, REPLICA
 from mooring.operators.workload.credentials import Kept
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "SENTINEL_USER",
     "Auth",
     "auth_of",
+    "logins",
     "quoted",
     "take_only",
     "told_auth",
@@ -32,6 +34,7 @@ ASKED: Final = (
     ("CONFIG", "GET", "requirepass"),
     ("CONFIG", "GET", "masterauth"),
     ("ACL", "GETUSER", "default"),
+    ("CONFIG", "GET", "masteruser"),
 )
 """What `told_auth` reads."""
 SENTINEL_USER: Final = "mooring"
@@ -48,6 +51,12 @@ class Auth:
     presents: frozenset[str] = frozenset()
     two: bool = False
     """It can take two at once (6.0)."""
+
+
+def logins(kept: Kept) -> tuple[Login, ...]:
+    """What the operator tries on a server, in this order."""
+    account = kept.accounts.get(OPERATOR)
+    return (*([(OPERATOR, account)] if account else []), *kept.keys)
 
 
 def auth_of(kept: Kept, *, requirepass: str, masterauth: str, user: Mapping[str, object] | None) -> Auth:
@@ -71,16 +80,26 @@ def auth_of(kept: Kept, *, requirepass: str, masterauth: str, user: Mapping[str,
     )
 
 
-def told_auth(kept: Kept, requirepass: Any, masterauth: Any, user: Any) -> Auth | None:
-    """Which of our passwords it takes; the texts it shows go no further."""
+def told_auth(kept: Kept, requirepass: Any, masterauth: Any, user: Any, masteruser: Any) -> Auth | None:
+    """Which of our passwords it takes; the texts it shows go no further.
+
+    ``None`` where the default user is off: its passwords do not count, and nothing has to be changed about them. A server
+    that presents an account of its own presents every password.
+    """
     if isinstance(requirepass, Refused) or isinstance(masterauth, Refused):
         return None
-    return auth_of(
+    default = None if isinstance(user, Refused) else _user(user)
+    if default is not None and "off" in _words(default.get("flags")):
+        return None
+    auth = auth_of(
         kept,
         requirepass=pairs(requirepass).get("requirepass", ""),
         masterauth=pairs(masterauth).get("masterauth", ""),
-        user=None if isinstance(user, Refused) else _user(user),
+        user=default,
     )
+    if not isinstance(masteruser, Refused) and pairs(masteruser).get("masteruser") == REPLICA:
+        return replace(auth, presents=frozenset(kept.named()))
+    return auth
 
 
 def _user(answer: Any) -> Mapping[str, Any]:

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ASK", "BEGIN", "ENCRYPTED", "LOCK", "REDIS_LIVE", "REDIS_READY", "ready"]
+__all__ = ["ASK", "BEGIN", "ENCRYPTED", "LOCK", "REDIS_LIVE", "REDIS_READY", "WRITTEN", "ready"]
 
 ASK: Final = r"""
 home=${MOORING_HOME:-/mooring}
-# The password goes through standard input: every version takes it, and no process list shows it.
+# The password goes through standard input: every version takes it, and no process list shows it. The operator's account
+# is tried first where there is one; a server that does not know it yet is asked as before.
 ask() {
+  if [ -s "$home/auth/mooring-operator" ]; then
+    answered=$(printf 'AUTH mooring-operator %s\n%s\n' "$(cat "$home/auth/mooring-operator")" "$1" | asked)
+    case $answered in OK*) printf '%s\n' "$answered" && return ;; esac
+  fi
   {
     [ ! -s "$home/auth/password" ] || printf 'AUTH "%s"\n' "$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")"
     printf '%s\n' "$1"
-  } | cli -h "${REDIS_HOST:-127.0.0.1}" 2>/dev/null
+  } | asked
+}
+asked() { cli -h "${REDIS_HOST:-127.0.0.1}" 2>/dev/null; }
+# The users of a start: after these lines nobody comes in but by them. Rules about channels are of 6.2.
+users() {
+  [ -s "$home/auth/users.conf" ] || return 0
+  case $(redis-server --version) in
+    *v=[2-5].*) ;;
+    *v=6.0.*) sed -e 's/ &[^ ]*//g' "$home/auth/users.conf" ;;
+    *) cat "$home/auth/users.conf" ;;
+  esac
 }
 # Where only TLS is taken a pod asks its own server so; an expired certificate is no reason to kill a server that serves.
 cli() {
@@ -33,10 +48,13 @@ if command -v flock >/dev/null 2>&1; then
 fi
 """
 
-ENCRYPTED: Final = r"""# The lines of a server or sentinel that takes TLS only; the name of the file says which authorities it has read.
+ENCRYPTED: Final = r"""# The lines of a server or sentinel that takes TLS; the name of the file says which authorities it has read.
+# KEEP_PLAIN: the plain port stays open too; "plain" says that servers use that one among themselves at first.
 encrypted() {
   for authority in "$home"/tls/ca-*.crt; do :; done
-  printf 'port 0\ntls-port %s\ntls-replication yes\ntls-auth-clients no\n' "$1"
+  replication=yes
+  case ${KEEP_PLAIN:-no} in no) echo 'port 0' ;; plain) replication=no ;; esac
+  printf 'tls-port %s\ntls-replication %s\ntls-auth-clients no\n' "$1" "$replication"
   printf 'tls-cert-file "%s"\ntls-key-file "%s"\n' "$home/tls/tls.crt" "$home/tls/tls.key"
   printf 'tls-ca-cert-file "%s"\n' "$authority"
 }
@@ -69,6 +87,16 @@ begin() {{
   fi
   exec redis-server "$conf" "$@"
 }}
+"""
+
+WRITTEN: Final = r"""# A server that writes its first append-only file refuses to end and would be killed in the end; it is waited for.
+written() {
+  tries=0
+  while [ "$tries" -lt 40 ] && ask 'INFO persistence' | grep -q '^aof_rewrite_\(in_progress\|scheduled\):1'; do
+    tries=$((tries + 1))
+    sleep 0.25
+  done
+}
 """
 
 REDIS_LIVE: Final = f"""#!/bin/sh

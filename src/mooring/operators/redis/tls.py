@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Final, Literal
@@ -38,13 +38,21 @@ from mooring.runtime.webhooks_certificates import Certificates, Lifetimes, renew
 __all__ = [
     "CHANGED",
     "MARK",
+    "MARKS",
     "MOUNT",
     "OLDEST",
     "Held",
+    "Ports",
+    "TlsProgress",
     "TlsSpec",
     "TlsState",
+    "Transport",
     "encrypted",
     "hold",
+    "next_ports",
+    "open_ports",
+    "ports_of",
+    "remaining",
     "shown_issuer",
     "shown_leaf",
     "volume",
@@ -53,10 +61,16 @@ __all__ = [
 OLDEST: Final = (6, 2, 0)
 """The first version whose redis-cli lets the probes ask a server with an expired certificate."""
 MARK: Final = "mooring.dev/tls"
-"""Annotation of pods whose servers take TLS only."""
+"""Annotation of pods whose servers take TLS: ``required``, or ``both`` where the plain port is open too."""
+Ports = Literal["plain", "both", "tls"]
+"""Which ports servers have open."""
+Transport = Literal["plain", "tls"]
+"""Which of them servers and sentinels use among themselves."""
+MARKS: Final[Mapping[Ports, str]] = {"both": "both", "tls": "required"}
+"""The annotation's value by what a pod has open; plain pods bear none."""
 MOUNT: Final = core.VolumeMount(name="tls", mount_path="/mooring/tls", read_only=True)
 CHANGED: Final = (
-    "spec.tls.enabled: TLS cannot be switched on or off in a cluster that exists; put it back, and create a new "
+    "spec.tls.enabled: TLS cannot be switched on or off in a Redis Cluster that exists; put it back, and create a new "
     "cluster for the other setting"
 )
 _STATE: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
@@ -70,7 +84,7 @@ class TlsSpec(Part, frozen=True, kw_only=True):
 
     enabled: Annotated[
         bool | None,
-        F("Servers take TLS only, on port 6380 (sentinels 26380). Chosen when the cluster is created."),
+        F("Servers take TLS only, on port 6380 (sentinels 26380)."),
     ] = None
     secret_name: Annotated[
         str | None,
@@ -79,6 +93,18 @@ class TlsSpec(Part, frozen=True, kw_only=True):
             max_length=253,
         ),
     ] = None
+
+
+class TlsProgress(Part, frozen=True, kw_only=True):
+    """Where turning TLS on or off stands."""
+
+    transport: Annotated[str, F("What servers and sentinels use among themselves: plain or tls.")] = ""
+    phase: Annotated[
+        str,
+        F(
+            "Opening the other port, Moving replication and sentinels to it, Closing the old one; empty at rest."
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +157,36 @@ class Held:
 def encrypted(live_template: core.PodTemplateSpec | None) -> bool:
     """Whether pods of this template take TLS."""
     metadata = live_template.metadata if live_template is not None else None
-    return MARK in ((metadata.annotations if metadata is not None else None) or {})
+    return ports_of(metadata.annotations if metadata is not None else None) != "plain"
+
+
+def ports_of(annotations: Mapping[str, str] | None) -> Ports:
+    """Which ports a pod with these annotations has open."""
+    mark = (annotations or {}).get(MARK)
+    if mark is None:
+        return "plain"
+    return "both" if mark == MARKS["both"] else "tls"
+
+
+def open_ports(found: Collection[Ports]) -> Ports:
+    """Which ports any of these pods has open; plain where there is none."""
+    if set(found) == {"tls"}:
+        return "tls"
+    return "both" if set(found) - {"plain"} else "plain"
+
+
+def next_ports(*, declared: Ports, transport: Transport, moving: bool) -> Ports:
+    """Which ports the next pods have open: both until everything uses the declared transport."""
+    wanted: Transport = "plain" if declared == "plain" else "tls"
+    return "both" if moving or transport != wanted else declared
+
+
+def remaining(there: core.Secret | None, made: core.Secret | None) -> Held | None:
+    """The certificates as they are, while TLS is turned off."""
+    held = _served_by(there)
+    if held is None or made is None:
+        return held
+    return replace(held, made=dict(made.data or {}))
 
 
 def hold(

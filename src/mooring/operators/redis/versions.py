@@ -43,6 +43,8 @@ class Capabilities:
     """4.0.7: MIGRATE takes the password of its target; before, keys cannot be moved to a server that has one."""
     acl: bool
     """6.0: users, and two valid passwords at once."""
+    channels: bool
+    """6.2: rules about channels (``&``)."""
     pause_writes: bool
     """6.2: ``CLIENT PAUSE n WRITE`` and ``CLIENT UNPAUSE``; before, PAUSE holds our own commands too."""
     sentinel_debug: bool
@@ -73,6 +75,7 @@ def capabilities(version: str) -> Capabilities:
         inline_auth=number < (4, 0, 0),
         migrate_auth=number >= (4, 0, 7),
         acl=number >= (6, 0, 0),
+        channels=number >= (6, 2, 0),
         pause_writes=number >= (6, 2, 0),
         sentinel_debug=number >= (7, 0, 0),
         announce=number >= (3, 2, 2),

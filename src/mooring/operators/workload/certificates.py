@@ -21,12 +21,23 @@ from mooring.kube.objects import core
 from mooring.operators.workload.credentials import secret_value
 from mooring.runtime.webhooks_certificates import CertificateError, Certificates, Lifetimes, renewed
 
-__all__ = ["AUTHORITY", "CERTIFICATE", "KEY", "CertificateError", "ends", "given", "issued", "trust"]
+__all__ = [
+    "AUTHORITY",
+    "CERTIFICATE",
+    "EARLIER",
+    "KEY",
+    "CertificateError",
+    "ends",
+    "given",
+    "issued",
+    "trust",
+]
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 AUTHORITY: Final = "ca.crt"
-_EARLIER: Final = "ca-earlier.crt"
+EARLIER: Final = "ca-earlier.crt"
+"""Entry with the authority before this one, while servers are given new certificates."""
 _LIFETIMES: Final = Lifetimes()
 
 
@@ -65,10 +76,10 @@ def given(secret: core.Secret, copy: core.Secret | None, *, now: datetime) -> di
         raise CertificateError(f"{CERTIFICATE} and {KEY} do not belong together")
     if leaf.not_valid_after_utc <= now:
         raise CertificateError(f"{CERTIFICATE} ended on {leaf.not_valid_after_utc:%Y-%m-%d}")
-    before, earlier = secret_value(copy, AUTHORITY), secret_value(copy, _EARLIER)
+    before, earlier = secret_value(copy, AUTHORITY), secret_value(copy, EARLIER)
     if before and before != texts[AUTHORITY]:
         earlier = before
-    texts[_EARLIER] = earlier
+    texts[EARLIER] = earlier
     return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items() if text}
 
 
@@ -83,7 +94,7 @@ def ends(data: Mapping[str, str]) -> str:
 
 def trust(data: Mapping[str, str]) -> ssl.SSLContext:
     """How to connect to servers with these certificates: by address, so that only the authority is checked."""
-    texts = [base64.b64decode(data.get(name, "")).decode() for name in (AUTHORITY, _EARLIER)]
+    texts = [base64.b64decode(data.get(name, "")).decode() for name in (AUTHORITY, EARLIER)]
     return _context("\n".join(text for text in texts if text))
 
 

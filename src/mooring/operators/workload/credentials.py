@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -29,6 +30,8 @@ class Kept:
     previous: str | None = field(default=None, repr=False)
     sentinel: str = field(default="", repr=False)
     """What the operator and the sentinels show each other (`SENTINEL_USER`); clients need none."""
+    accounts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Passwords of the operator's own accounts on servers, by name."""
 
     def named(self) -> dict[Label, str]:
         """The texts by name."""
@@ -80,8 +83,10 @@ class PasswordState:
 def kept_in(secret: core.Secret) -> Kept:
     """The passwords that a cluster's Secret has."""
     have = secret.data or {}
-    texts = {name: secret_value(secret, name) for name in ("next", "previous") if name in have}
-    return Kept(password=secret_value(secret, "password"), **texts)
+    following, previous = (
+        secret_value(secret, name) if name in have else None for name in ("next", "previous")
+    )
+    return Kept(password=secret_value(secret, "password"), next=following, previous=previous)
 
 
 def secret_value(secret: core.Secret | None, key: str) -> str:

@@ -1,21 +1,14 @@
-"""What is read of a cluster, and what a restore does next; without servers."""
+"""What is read of a cluster; without servers."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
-from mooring.actor import Wait
-from mooring.operators.backup.outcome import Outcome
-from mooring.operators.backup.types import RestoreStatus
 from mooring.operators.redis.backup.rdb import head_of
 from mooring.operators.redis.backup.reader import Candidate, NotRead, shards_of
 from mooring.operators.redis.sentinel.backup import choose
-from mooring.operators.redis.sentinel.restore import Restore, Seen, Settle, decide
 from mooring.operators.redis.sentinel.types import NodeStatus, RedisCluster, RedisClusterStatus
 
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PODS = [Candidate(pod=f"c-{at}", ip=f"10.0.0.{at}") for at in range(4)]
 
 
@@ -70,47 +63,3 @@ def test_a_head_that_is_cut_or_of_something_else_is_no_rdb_file() -> None:
     whole = head_of(b"REDIS0009\xfa\x09redis-ver\x055.0.6\xfe\x03\xfb\x41\x00\x02")
     assert whole is not None
     assert (whole.aux, whole.first) == ({"redis-ver": "5.0.6"}, (3, 256))
-
-
-def restore(phase: str | None = None, *, tries: int = 1, ago: float = 0.0) -> RestoreStatus:
-    at = NOW - timedelta(seconds=ago)
-    return RestoreStatus(phase=phase, prefix="c/backups/i", tries=tries, started_at=at, finished_at=None)
-
-
-def run(state: str, *, again: bool = False) -> Outcome:
-    return Outcome(job="j", purpose="restore", state=state, message="cut", again=again, ended=NOW)
-
-
-def test_a_restore_is_begun_once_and_its_job_is_made_again_only_while_it_may_be_on_its_way() -> None:
-    first = decide(Seen(status=RestoreStatus(), run=None, now=NOW))
-    assert isinstance(first, Restore)
-    assert first.attempt == 1
-    again = decide(Seen(status=restore("Running"), run=None, now=NOW))
-    assert isinstance(again, Restore)
-    assert again.attempt == 1
-    lost = decide(Seen(status=restore("Running", ago=60), run=None, now=NOW))
-    assert isinstance(lost, Settle)
-    assert (lost.status.phase, lost.status.tries) == ("Pending", 1)
-
-
-def test_a_restore_that_failed_for_good_is_never_taken_for_data() -> None:
-    failed = decide(Seen(status=restore("Running"), run=run("Failed"), now=NOW))
-    assert isinstance(failed, Settle)
-    assert failed.status.phase == "Failed"
-    waits = decide(Seen(status=failed.status, run=None, now=NOW))
-    assert isinstance(waits, Wait)
-    assert (waits.reason, waits.stalled) == ("RestoreFailed", True)
-    third = decide(Seen(status=restore("Running", tries=3), run=run("Failed", again=True), now=NOW))
-    assert isinstance(third, Settle)
-    assert third.status.phase == "Failed"
-
-
-def test_a_failure_that_may_pass_is_tried_again_after_a_pause() -> None:
-    failed = decide(Seen(status=restore("Running"), run=run("Failed", again=True), now=NOW))
-    assert isinstance(failed, Settle)
-    assert failed.status.phase == "Pending"
-    early = decide(Seen(status=failed.status, run=None, now=NOW + timedelta(seconds=5)))
-    assert isinstance(early, Wait)
-    later = decide(Seen(status=failed.status, run=None, now=NOW + timedelta(seconds=11)))
-    assert isinstance(later, Restore)
-    assert later.attempt == 2

@@ -78,6 +78,7 @@ ROWS = [
     ),
     Row("tls", {"enabled": True}, ANSWERED),
     Row("tls", {"enabled": True, "secretName": "missing"}, ANSWERED, ANSWERED),
+    Row("networkPolicy", {"enabled": True}, CHILDREN),
     Row("volumeClaimTemplates", [LARGER], ANSWERED, base={"volumeClaimTemplates": [CLAIM]}),
     Row("volumeClaimTemplates", [CLAIM], ANSWERED),
     Row("volumes", {"type": "hostPath"}, ROLLS),

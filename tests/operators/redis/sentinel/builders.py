@@ -22,6 +22,7 @@ from mooring.operators.redis.sentinel.topology import (
     Watcher,
 )
 from mooring.operators.redis.sentinel.types import Operation
+from mooring.operators.redis.tls import Ports, TlsProgress, Transport
 from mooring.operators.workload.pods import Pod
 from mooring.operators.workload.rollout import SetState
 
@@ -73,6 +74,7 @@ class Scene:
                 operation=verdict.operation or (None if verdict.finish else done.operation),
                 config=done.config if verdict.config is None else verdict.config,
                 rolls=done.rolls if verdict.rolls is None else verdict.rolls,
+                tls=verdict.tls or done.tls,
             )
         return scene
 
@@ -140,6 +142,41 @@ class Scene:
         for name in self.watchers:
             scene = scene.sentinel(name, **changes)
         return scene
+
+    def opened(self, ports: Ports) -> Scene:
+        """Declared, template and pods: these ports are open."""
+        members = {name: replace(one, ports=ports) for name, one in self.members.items()}
+        watchers = {name: replace(one, ports=ports) for name, one in self.watchers.items()}
+        scene = replace(self, members=members, watchers=watchers)
+        return scene.want(ports=ports).see(ports=ports)
+
+    def over(self, transport: Transport, phase: str = "") -> Scene:
+        """Everything is recorded to use TLS, or no TLS, and does."""
+        data, watching = (6380, 26380) if transport == "tls" else (6379, 26379)
+        word = "yes" if transport == "tls" else "no"
+
+        def server(it: Server) -> Server:
+            master = Address(it.master.ip, data) if it.master is not None else None
+            return replace(it, master=master, config={**it.config, "tls-replication": word})
+
+        members = {
+            name: replace(one, port=data, server=server(one.server) if one.server is not None else None)
+            for name, one in self.members.items()
+        }
+        watchers = {}
+        for name, one in self.watchers.items():
+            it = one.sentinel
+            assert it is not None
+            assert it.master is not None
+            it = replace(
+                it,
+                encrypts=transport == "tls",
+                master=Address(it.master.ip, data),
+                replicas=tuple(replace(peer, port=data) for peer in it.replicas),
+            )
+            watchers[name] = replace(one, port=watching, sentinel=it)
+        scene = replace(self, members=members, watchers=watchers)
+        return scene.see(transport=transport).record(tls=TlsProgress(transport=transport, phase=phase))
 
     def blind(self, *names: str) -> Scene:
         """These sentinels do not answer."""

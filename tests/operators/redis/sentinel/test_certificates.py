@@ -38,7 +38,8 @@ def certified(state: TlsState = WANTED) -> Scene:
         for name, one in scene.watchers.items()
         if one.sentinel is not None
     }
-    return replace(scene, members=members, watchers=watchers, observed=replace(scene.observed, tls=state))
+    scene = replace(scene, members=members, watchers=watchers, observed=replace(scene.observed, tls=state))
+    return scene.opened("tls").over("tls")
 
 
 def test_a_cluster_that_shows_and_trusts_what_the_secret_has_is_in_sync() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
 from mooring.actor import Terminal, Wait
+from mooring.kube.object import Object
 from mooring.kube.objects import core
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.sentinel.inputs import Inputs, read_inputs
@@ -15,7 +18,11 @@ from mooring.operators.redis.sentinel.types import (
     RedisClusterSpec,
     RedisClusterStatus,
     RedisStorage,
+    SentinelSettings,
+    SentinelTls,
 )
+from mooring.operators.redis.tls import TlsProgress
+from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.surroundings import Surroundings
 
 
@@ -52,3 +59,67 @@ def test_a_set_is_not_made_anew_beside_the_claims_with_its_data(declared: str | 
 
 def test_a_set_is_made_anew_on_the_claims_with_its_data() -> None:
     assert isinstance(gathered("data", there="data-redis-cluster-demo-0"), Inputs)
+
+
+# --- TLS of a cluster that exists ----------------------------------------------------------------------------
+
+
+def sealed(*, secret_name: str | None = None, **tls: bool) -> RedisCluster:
+    spec = RedisClusterSpec(
+        image="redis:7.0",
+        sentinel=SentinelSettings(image="redis:7.0"),
+        tls=SentinelTls(**tls, secret_name=secret_name) if tls else None,
+    )
+    return RedisCluster(metadata=ObjectMeta(name="demo", namespace="default"), spec=spec)
+
+
+def resolved(
+    cluster: RedisCluster, *, around: Sequence[Object] = (), progress: TlsProgress | None = None
+) -> Inputs:
+    """The inputs among the objects of an earlier declaration."""
+    there = replace(cluster, status=RedisClusterStatus(tls=progress))
+    inputs = read_inputs(there, Surroundings(around))
+    assert isinstance(inputs, Inputs)
+    return inputs
+
+
+def test_tls_of_a_new_cluster_is_used_from_the_beginning() -> None:
+    for plain, ports in ((False, "tls"), (True, "both")):
+        found = resolved(sealed(enabled=True, plain_ports=plain)).found
+        assert (found.ports, found.open, found.transport) == (ports, ports, "tls")
+
+
+def test_tls_is_turned_on_over_both_ports_and_the_services_follow_the_pods() -> None:
+    before = resolved(sealed()).specs.objects()
+    declared = sealed(enabled=True)
+    begun = resolved(declared, around=before)
+    assert (begun.found.ports, begun.found.open, begun.found.transport) == ("both", "plain", "plain")
+    assert begun.blocked is None
+    opening = begun.ordered(Orders(templates=frozenset({"redis", "sentinel"}))).objects()
+    during = resolved(declared, around=opening, progress=TlsProgress(transport="plain", phase="Opening"))
+    assert (during.found.ports, during.found.open, during.found.transport) == ("both", "both", "plain")
+    assert during.specs.current("redis")
+    moving = resolved(declared, around=opening, progress=TlsProgress(transport="tls", phase="Moving"))
+    assert (moving.found.ports, moving.found.transport) == ("both", "tls")
+    moved = resolved(declared, around=opening, progress=TlsProgress(transport="tls", phase="Closing"))
+    assert (moved.found.ports, moved.found.transport) == ("tls", "tls")
+    assert not moved.specs.current("redis")
+
+
+def test_tls_is_turned_off_with_the_certificates_there_are() -> None:
+    before = resolved(sealed(enabled=True)).specs.objects()
+    off = resolved(sealed(), around=before, progress=TlsProgress(transport="tls"))
+    assert (off.found.ports, off.found.open, off.found.transport) == ("both", "tls", "tls")
+    assert off.found.tls is not None
+    assert off.found.tls.next is None
+    secrets = {one.metadata.name: one.data for one in before if isinstance(one, core.Secret)}
+    assert off.found.tls.data == secrets["redis-tls-demo"]
+    assert resolved(sealed()).found.tls is None
+
+
+def test_an_unusable_certificate_opens_no_port() -> None:
+    before = resolved(sealed()).specs.objects()
+    blocked = resolved(sealed(enabled=True, secret_name="missing"), around=before)
+    assert isinstance(blocked.blocked, Wait)
+    assert blocked.blocked.reason == "CertificateUnusable"
+    assert (blocked.found.ports, blocked.found.transport, blocked.wanted.roll) == ("plain", "plain", False)

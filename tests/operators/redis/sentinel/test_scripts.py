@@ -144,6 +144,8 @@ async def test_a_replica_stops_at_once_and_a_master_without_help_hands_over_by_i
 ) -> None:
     async with cluster(tmp_path) as (pods, operator):
         await operator.in_sync()
+        while (await pods.server("redis-1")).rewriting:  # its first log, which it does not end without
+            await asyncio.sleep(0.1)
         await operator.stop()
         entry = {"SENTINEL_HOST": pods.sentinels["sentinel-0"].ip}
         loop = asyncio.get_running_loop()
@@ -217,3 +219,81 @@ async def test_servers_that_are_to_keep_a_log_begin_with_the_snapshots_they_have
             return all(list(one.volume.glob("appendonlydir/*.manifest")) for one in pods.redis.values())
 
         await operator.until(logged, what="all keep a log")
+
+
+async def rendered(home: Path, **more: str) -> Path:
+    """The configuration that the start of a sentinel with both ports open renders; there is always one."""
+    script = home / "start.sh"
+    script.write_text(scripts.SENTINEL_START)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "MOORING_HOME": str(home),
+        "RENDER_ONLY": "1",
+        "POD_NAME": "s-0",
+    }
+    process = await asyncio.create_subprocess_exec("sh", str(script), env={**environment, **more})
+    assert await process.wait() == 0
+    found = list((home / "run").glob("sentinel*.conf"))
+    assert len(found) == 1
+    return found[0]
+
+
+async def test_a_sentinel_that_is_told_the_other_port_watches_the_same_servers_there(tmp_path: Path) -> None:
+    for part in ("conf", "run", "tls", "auth"):
+        (tmp_path / part).mkdir()
+    (tmp_path / "conf" / "sentinel.conf").write_text("port 26379\n")
+    (tmp_path / "tls" / "ca-1.crt").write_text("")
+    conf = await rendered(tmp_path, KEEP_PLAIN="plain")
+    assert conf.name == "sentinel.plain.ca-1.conf"
+    first = conf.read_text().splitlines()
+    assert {"port 26379", "tls-port 26380", "tls-replication no", "sentinel announce-port 26379"} <= set(
+        first
+    )
+    assert "port 0" not in first
+
+    peer = "f" * 40
+    known = [
+        "sentinel monitor mymaster 10.0.0.1 6379 2",
+        "sentinel config-epoch mymaster 7",
+        "sentinel known-replica mymaster 10.0.0.2 6379",
+        "sentinel known-replica mymaster 10.0.0.2 6380",  # what the master listed since that replica moved
+        "sentinel known-replica mymaster fd00::3 6379",
+        f"sentinel known-sentinel mymaster 10.0.1.2 26379 {peer}",
+    ]
+    conf.write_text("\n".join([*first, *known]).replace("announce-port 26379", "announce-port 26380") + "\n")
+    moved = await rendered(tmp_path, KEEP_PLAIN="plain")
+    assert moved.name == "sentinel.ca-1.conf"
+    lines = moved.read_text().splitlines()
+    assert [one for one in lines if "mymaster" in one] == [
+        "sentinel monitor mymaster 10.0.0.1 6380 2",
+        "sentinel config-epoch mymaster 7",
+        "sentinel known-replica mymaster 10.0.0.2 6380",
+        "sentinel known-replica mymaster fd00::3 6380",
+        f"sentinel known-sentinel mymaster 10.0.1.2 26380 {peer}",
+    ]
+    assert [one for one in lines if one.startswith("tls-replication")] == ["tls-replication yes"]
+
+    again = await rendered(tmp_path, KEEP_PLAIN="plain")
+    assert again == moved
+    assert again.read_text().splitlines() == lines  # another start changes nothing
+
+    moved.write_text(moved.read_text().replace("announce-port 26380", "announce-port 26379"))
+    back = await rendered(tmp_path, KEEP_PLAIN="plain")
+    assert back.name == "sentinel.plain.ca-1.conf"
+    assert "sentinel monitor mymaster 10.0.0.1 6379 2" in back.read_text()
+    assert [one for one in back.read_text().splitlines() if one.startswith("tls-replication")] == [
+        "tls-replication no"
+    ]
+
+
+async def test_a_sentinel_that_takes_tls_alone_has_no_plain_port(tmp_path: Path) -> None:
+    for part in ("conf", "run", "tls", "auth"):
+        (tmp_path / part).mkdir()
+    (tmp_path / "conf" / "sentinel.conf").write_text("port 26379\n")
+    (tmp_path / "tls" / "ca-1.crt").write_text("")
+    conf = await rendered(tmp_path)
+    assert conf.name == "sentinel.ca-1.conf"
+    lines = conf.read_text().splitlines()
+    assert "port 0" in lines
+    assert "tls-replication yes" in lines
+    assert not [one for one in lines if "announce-port" in one]

@@ -360,3 +360,42 @@ def test_pods_that_do_not_run_as_root_ask_for_no_privilege_and_others_keep_what_
         assert asked.capabilities is not None
         assert asked.capabilities.drop == ["ALL"]
         assert main(cluster(), component).security_context is None
+
+
+def test_with_both_ports_open_pods_and_services_have_both() -> None:
+    declared = cluster(tls={"enabled": True, "plainPorts": True})
+    found: dict[str, Any] = {"ports": "both", "open": "both", "transport": "plain"}
+    container = main(declared, **found)
+    assert {one.name: one.container_port for one in container.ports or ()} == {
+        "redis": 6379,
+        "redis-tls": 6380,
+    }
+    env = {one.name: one.value for one in container.env or ()}
+    assert env["KEEP_PLAIN"] == "plain"
+    service = one(core.Service, "redis-master-shop", declared, **found)
+    assert [port.port for port in service.spec.ports] == [6379, 6380]
+    sentinels = one(core.Service, "redis-sentinel-shop", declared, **found)
+    assert [port.port for port in sentinels.spec.ports] == [26379, 26380]
+    pods = one(apps.StatefulSet, "redis-cluster-shop", declared, **found).spec.template
+    assert pods.metadata.annotations["mooring.dev/tls"] == "both"
+
+
+def test_the_transport_alone_restarts_no_pod_but_the_ports_do() -> None:
+    declared = cluster(tls={"enabled": True})
+    digests = {
+        (ports, transport): Specs(declared, Found(ports=ports, transport=transport)).inputs("redis")
+        for ports in ("plain", "both", "tls")
+        for transport in ("plain", "tls")
+    }
+    for ports in ("plain", "both", "tls"):
+        assert digests[ports, "plain"] == digests[ports, "tls"]
+    assert len(set(digests.values())) == 3
+    # As it was before both could be open: an operator upgrade rolls no cluster.
+    assert digests["plain", "plain"] == Specs(cluster(), Found()).inputs("redis")
+
+
+def test_services_keep_a_port_as_long_as_a_pod_has_it_open() -> None:
+    service = one(core.Service, "redis-master-shop", cluster(), ports="tls", open="both")
+    assert [(port.name, port.port) for port in service.spec.ports] == [("redis", 6379), ("redis-tls", 6380)]
+    closed = one(core.Service, "redis-master-shop", cluster(), ports="tls", open="tls")
+    assert [(port.name, port.port) for port in closed.spec.ports] == [("redis", 6380)]

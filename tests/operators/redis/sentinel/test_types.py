@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 
 from mooring.kube.object import decode, to_dict
+from mooring.local.api.jsonpath import find
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing
 from mooring.operators.redis.sentinel.types import (
     LastFailover,
@@ -59,14 +61,40 @@ def test_unknown_fields_of_old_manifests_are_kept() -> None:
     assert schema()["spec"]["properties"]["sentinel"]["x-kubernetes-preserve-unknown-fields"]
 
 
-def test_the_columns_are_the_legacy_ones_first() -> None:
+def columns() -> dict[str, str]:
     (version,) = render_crd(RedisCluster)["spec"]["versions"]
-    columns = [(column["name"], column["jsonPath"]) for column in version["additionalPrinterColumns"][:3]]
-    assert columns == [
-        ("Size", ".spec.size"),
-        ("Status", ".status.conditions[].type"),
-        ("Age", ".metadata.creationTimestamp"),
-    ]
+    return {column["name"]: column["jsonPath"] for column in version["additionalPrinterColumns"]}
+
+
+def test_the_columns_are_the_legacy_ones_first() -> None:
+    assert list(columns())[:3] == ["Size", "Status", "Age"]
+
+
+HEALTHY = {"type": "Healthy", "status": "True"}
+CREATING = {"type": "Creating", "status": "True"}
+NOT_READY = {"type": "Ready", "status": "False"}
+WORKS = {"type": "Progressing", "status": "True", "reason": "Restoring"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "status", "ready"),
+    [
+        ([CREATING, HEALTHY, NOT_READY, WORKS], ["Creating"], ["False"]),  # UCloud's: the newest one
+        ([NOT_READY, WORKS], ["Progressing"], ["False"]),
+        (
+            [NOT_READY, {**WORKS, "status": "False"}, {"type": "Stalled", "status": "True"}],
+            ["Stalled"],
+            ["False"],
+        ),
+        ([], [], []),
+    ],
+)
+def test_the_status_column_never_shows_a_condition_that_is_false(
+    conditions: list[dict[str, str]], status: list[str], ready: list[str]
+) -> None:
+    cluster = {"status": {"conditions": conditions}}
+    assert find(cluster, columns()["Status"])[:1] == status  # the server prints the first
+    assert find(cluster, columns()["Ready"]) == ready
 
 
 def test_an_absent_spec_means_three_and_three() -> None:

@@ -70,6 +70,8 @@ class Report:
     first: str = ""
     """When the newest chain begins: a base backup from then on can be rolled forward."""
     first_position: str = ""
+    last: str = ""
+    """When the newest archived transaction was committed."""
     complete: str = ""
     """The moment up to which nothing is missing."""
     position: str = ""
@@ -103,7 +105,6 @@ class _Run:
     """Taken and not written yet."""
     leave: str = ""
     """Why another source is better."""
-    idle: bool = False
 
 
 @dataclass(kw_only=True)
@@ -134,7 +135,7 @@ class Archiver:
         patience: float = 60.0,
         note: float = 30.0,
     ) -> None:
-        """A segment is closed after ``seconds`` or ``size`` bytes, and where the source has nothing more to send.
+        """A segment is closed after ``seconds`` or ``size`` bytes.
 
         A new chain begins where for ``patience`` seconds no server could send what follows. Up to when the archive is
         complete is written down every ``note`` seconds.
@@ -257,7 +258,6 @@ class Archiver:
         except (DialError, Hole, Malformed) as error:
             run.ended = error
             return False
-        run.idle = event[4] in (27, 41)
         if kept is not None:
             run.kept.append(kept)
         return kept is not None
@@ -309,7 +309,7 @@ class Archiver:
         while True:
             if not pending and not sent and piece.transactions:
                 full = size >= self.size or self.clock.monotonic() - began >= self.seconds
-                if full or run.ended is not None or run.leave or (run.idle and not run.kept):
+                if full or run.ended is not None or run.leave:
                     return
             if not run.kept:
                 await self._take(run)
@@ -446,6 +446,7 @@ class Archiver:
         report.first, report.first_position = tail.chain.began, tail.chain.after
         report.chain_reason, report.gap = tail.chain.reason, tail.chain.gap
         report.position = tail.position.newest()
+        report.last = moment(self._latest)
         self._advance()
 
     def _working(self, run: _Run) -> None:

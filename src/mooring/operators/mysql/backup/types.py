@@ -7,8 +7,11 @@ from typing import Annotated, ClassVar, Final
 from mooring.kube.object import Resource
 from mooring.kube.part import Part
 from mooring.operators.backup.types import (
+    BACKED_UP,
     BACKUP_COLUMNS,
+    FIXED,
     SCHEDULE_COLUMNS,
+    TEMPLATE,
     BackupFields,
     BackupObject,
     BackupStatus,
@@ -16,7 +19,7 @@ from mooring.operators.backup.types import (
     ScheduleObject,
     ScheduleStatus,
 )
-from mooring.runtime.crd import F, PrinterColumn, Rule, crd
+from mooring.runtime.crd import F, crd
 
 __all__ = [
     "CHECKSUMS",
@@ -46,7 +49,7 @@ class ClusterRef(Part, frozen=True, kw_only=True):
 class MySQLBackupSpec(BackupFields, frozen=True, kw_only=True):
     """The declared backup."""
 
-    cluster: Annotated[ClusterRef | None, F("The cluster that is backed up.", required=True)] = None
+    cluster: Annotated[ClusterRef | None, BACKED_UP] = None
     method: Annotated[
         str | None,
         F(
@@ -76,13 +79,8 @@ class MySQLBackupSpec(BackupFields, frozen=True, kw_only=True):
 
 @crd(
     short_names=("mbk",),
-    columns=(PrinterColumn("Cluster", ".spec.cluster.name"), *BACKUP_COLUMNS),
-    rules=(
-        Rule(
-            "!has(oldSelf.spec) || (self.spec.cluster == oldSelf.spec.cluster && self.spec.target == oldSelf.spec.target)",
-            "spec.cluster and spec.target of a backup never change; make another one",
-        ),
-    ),
+    columns=BACKUP_COLUMNS,
+    rules=(FIXED,),
 )
 class MySQLBackup(BackupObject, frozen=True, kw_only=True):
     """One backup of a MySQLCluster."""
@@ -98,18 +96,12 @@ class MySQLBackup(BackupObject, frozen=True, kw_only=True):
 class MySQLBackupScheduleSpec(ScheduleFields, frozen=True, kw_only=True):
     """The declared schedule."""
 
-    template: Annotated[
-        MySQLBackupSpec | None,
-        F(
-            "What each backup is. Its deletionPolicy is Delete unless it says otherwise: retention removes data.",
-            required=True,
-        ),
-    ] = None
+    template: Annotated[MySQLBackupSpec | None, TEMPLATE] = None
 
 
 @crd(
     short_names=("mbs",),
-    columns=(PrinterColumn("Cluster", ".spec.template.cluster.name"), *SCHEDULE_COLUMNS),
+    columns=SCHEDULE_COLUMNS,
 )
 class MySQLBackupSchedule(ScheduleObject, frozen=True, kw_only=True):
     """Backups of a MySQLCluster by the clock."""

@@ -1,4 +1,4 @@
-"""The custom resources ``redis.mooring.dev/v1alpha1`` RedisBackup and RedisBackupSchedule, and ``spec.restoreFrom``."""
+"""The custom resources ``redis.mooring.dev/v1alpha1`` RedisBackup and RedisBackupSchedule."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Annotated, ClassVar, Final
 from mooring.kube.object import Resource
 from mooring.kube.part import Part
 from mooring.operators.backup.types import (
+    BACKED_UP,
     BACKUP_COLUMNS,
+    FIXED,
     SCHEDULE_COLUMNS,
+    TEMPLATE,
     BackupFields,
     BackupObject,
     BackupStatus,
-    RestoreFrom,
     ScheduleFields,
     ScheduleObject,
     ScheduleStatus,
 )
-from mooring.runtime.crd import F, PrinterColumn, Rule, crd, rules
+from mooring.runtime.crd import F, crd
 
 __all__ = [
     "CLUSTER",
@@ -27,7 +29,6 @@ __all__ = [
     "RedisBackupSchedule",
     "RedisBackupScheduleSpec",
     "RedisBackupSpec",
-    "RestoreFromSpec",
 ]
 
 SENTINEL: Final = "redis.kun"
@@ -49,18 +50,13 @@ class ClusterRef(Part, frozen=True, kw_only=True):
 class RedisBackupSpec(BackupFields, frozen=True, kw_only=True):
     """The declared backup."""
 
-    cluster: Annotated[ClusterRef | None, F("The cluster that is backed up.", required=True)] = None
+    cluster: Annotated[ClusterRef | None, BACKED_UP] = None
 
 
 @crd(
     short_names=("rbk",),
-    columns=(PrinterColumn("Cluster", ".spec.cluster.name"), *BACKUP_COLUMNS),
-    rules=(
-        Rule(
-            "!has(oldSelf.spec) || (self.spec.cluster == oldSelf.spec.cluster && self.spec.target == oldSelf.spec.target)",
-            "spec.cluster and spec.target of a backup never change; make another one",
-        ),
-    ),
+    columns=BACKUP_COLUMNS,
+    rules=(FIXED,),
 )
 class RedisBackup(BackupObject, frozen=True, kw_only=True):
     """One backup of a RedisCluster."""
@@ -76,18 +72,12 @@ class RedisBackup(BackupObject, frozen=True, kw_only=True):
 class RedisBackupScheduleSpec(ScheduleFields, frozen=True, kw_only=True):
     """The declared schedule."""
 
-    template: Annotated[
-        RedisBackupSpec | None,
-        F(
-            "What each backup is. Its deletionPolicy is Delete unless it says otherwise: retention removes data.",
-            required=True,
-        ),
-    ] = None
+    template: Annotated[RedisBackupSpec | None, TEMPLATE] = None
 
 
 @crd(
     short_names=("rbs",),
-    columns=(PrinterColumn("Cluster", ".spec.template.cluster.name"), *SCHEDULE_COLUMNS),
+    columns=SCHEDULE_COLUMNS,
 )
 class RedisBackupSchedule(ScheduleObject, frozen=True, kw_only=True):
     """Backups of a RedisCluster by the clock."""
@@ -98,13 +88,3 @@ class RedisBackupSchedule(ScheduleObject, frozen=True, kw_only=True):
 
     spec: Annotated[RedisBackupScheduleSpec | None, F(required=True)] = None
     status: ScheduleStatus | None = None
-
-
-@rules(
-    Rule(
-        "has(self.backup) != (has(self.target) && has(self.prefix))",
-        "name either a backup, or a target and the prefix in it",
-    )
-)
-class RestoreFromSpec(RestoreFrom, frozen=True, kw_only=True):
-    """The backup that a new cluster begins with; see docs/redis-sentinel.md."""

@@ -33,6 +33,7 @@ OPERATOR = Operator(
     KINDS,
     register,
     webhooks=webhooks,
+    backups=(RedisBackup, RedisBackupSchedule),
     aliases=("redisCluster",),  # HarmonyCloud's name for it, as of the two options below
     options=(
         Option(

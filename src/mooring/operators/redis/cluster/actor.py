@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, Wait, run_actor
 from mooring.kube.object import Key
-from mooring.kube.objects import apps, core, policy
+from mooring.kube.objects import apps, core, networking, policy
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.cluster import events, passwords
@@ -41,6 +41,7 @@ from mooring.operators.redis.cluster.types import (
 from mooring.operators.redis.cluster.validate import FOREGROUND
 from mooring.operators.redis.cluster.writes import carry_out, mounted, record_notes
 from mooring.operators.redis.dial import Dial
+from mooring.operators.redis.passwords import logins
 from mooring.operators.workload.claims import own_claims, owned
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
@@ -65,7 +66,13 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
 
     kind = RedisCluster
     name: ClassVar[str] = NAME
-    owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
+    owns = (
+        core.Service,
+        core.ConfigMap,
+        apps.StatefulSet,
+        policy.PodDisruptionBudget,
+        networking.NetworkPolicy,
+    )
     owns_by_metadata = (core.Secret,)
     dependencies = DEPENDENCIES
     conditions_path: ClassVar[str] = "standardConditions"
@@ -187,7 +194,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         )
 
     def _dial(self, inputs: Inputs) -> Dial:
-        return Dial(fence=self._manager.fence.check, keys=inputs.found.kept.keys, tls=inputs.tls)
+        return Dial(fence=self._manager.fence.check, keys=logins(inputs.found.kept), tls=inputs.tls)
 
     def _users_of(self, one: core.ConfigMap) -> list[Key]:
         namespace = one.metadata.namespace or ""
@@ -200,12 +207,23 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
 
 
 def register(
-    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8, **how: float
+    manager: Manager,
+    *,
+    scope: str = "all",
+    namespaces: Sequence[str] = (),
+    workers: int = 8,
+    backups: bool = True,
+    **how: float,
 ) -> None:
-    """Put the operator onto a manager; a namespaced one does not read nodes, and so knows no zones."""
+    """Put the operator onto a manager, for ``backups=False`` without the kinds of backups.
+
+    A namespaced one does not read nodes, and so knows no zones.
+    """
     actor = ClusterActor(manager, namespaces=namespaces, scope=scope, **how)
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
     actor.scoped.serve()
+    if not backups:
+        return
     register_backups(
         manager,
         ClusterBackupActor(manager, scope=scope, namespaces=namespaces),

@@ -9,7 +9,7 @@ from mooring.operators.redis.backup.jobs import Choice, Servers
 from mooring.operators.redis.backup.reader import Candidate, Source
 from mooring.operators.redis.backup.types import CLUSTER, RedisBackup
 from mooring.operators.redis.cluster.names import Names
-from mooring.operators.redis.cluster.specs import Found, Specs
+from mooring.operators.redis.cluster.specs import BACKUP, Found, Specs
 from mooring.operators.redis.cluster.types import (
     RedisCluster,
     RedisClusterSpec,
@@ -23,7 +23,7 @@ __all__ = ["ClusterBackupActor", "ClusterScheduleActor", "choose"]
 class ClusterBackupActor(RedisBackupActor):
     """Observes one RedisBackup of a Redis Cluster."""
 
-    name = "redis-cluster-backup"
+    name = BACKUP
     group = CLUSTER
 
     def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from mooring.actor import Dependency
@@ -36,8 +37,15 @@ from mooring.operators.redis.cluster.types import (
 from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.tls import CHANGED, Held, TlsSpec, TlsState, encrypted, hold
+from mooring.operators.redis.users.accounts import CLUSTER as ACCOUNTS
+from mooring.operators.redis.users.accounts import REPLICA
+from mooring.operators.redis.users.inputs import accounts_in, declares, read_access, secrets_of
+from mooring.operators.redis.users.plan import state_of
+from mooring.operators.redis.users.status import refused_by
+from mooring.operators.redis.users.template import ready
 from mooring.operators.redis.versions import file_format, image_format
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
+from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
 from mooring.operators.workload.statefulset import image_in, pending
 from mooring.operators.workload.surroundings import Reference, Surroundings
@@ -91,10 +99,10 @@ def secret_names(cluster: RedisCluster) -> list[str]:
 
 
 def _given_secrets(cluster: RedisCluster) -> list[Key]:
-    """The user's Secret with the certificate, where one is named."""
-    tls = (cluster.spec or RedisClusterSpec()).tls
-    name = tls.secret_name if tls is not None else None
-    return [Key(cluster.metadata.namespace or "", name)] if name else []
+    """The user's Secrets with the certificate and with passwords of users, where they are named."""
+    spec = cluster.spec or RedisClusterSpec()
+    names = [spec.tls.secret_name if spec.tls is not None else None, *secrets_of(spec.users)]
+    return [Key(cluster.metadata.namespace or "", name) for name in names if name]
 
 
 DEPENDENCIES = (Dependency(metadata_of(core.Secret), _given_secrets),)
@@ -209,8 +217,11 @@ def read_inputs(
     secret = around.find(core.Secret, names.password)
     # Of a new cluster the declared one is in force from the beginning.
     kept = kept_in(secret) if secret is not None else Kept(password=password_of(spec))
-    for one in kept.keys:
+    declared = declares(spec.users, spec.default_user)
+    kept = replace(kept, accounts=accounts_in(secret, ACCOUNTS, declared=declared))
+    for one in (*kept.keys, *kept.accounts.values()):
         secrets.add(one)
+    blocked = _blocked(cluster, template=template)
     orders = Orders()
     if live is None and status.formed_cluster_before:
         # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.
@@ -226,12 +237,22 @@ def read_inputs(
             template=template,
             kept=kept,
             tls=tls,
+            access=read_access(
+                spec.users,
+                spec.default_user,
+                secret=secret,
+                find=partial(around.find, core.Secret),
+                accounts=kept.accounts,
+                fresh=live is None and not status.formed_cluster_before,
+                sound=blocked is None,
+            ),
             published=secret_value(secret, "published"),
+            operator=operator_namespace(),
         ),
         orders=orders,
         pods=pods,
         places={one.metadata.name or "": _place(one, zones or {}) for one in pods},
-        blocked=_blocked(cluster, template=template) or no_tls,
+        blocked=blocked or no_tls,
         unknown=unknown,
         claimed=bool(around.claims),
     )
@@ -305,7 +326,13 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
     password = _password_state(inputs, blocked=inputs.blocked, grace=grace)
     asks = inputs.formed and not inputs.paused and (password.changing or password.differs)
     seen = await read_nodes(
-        dial, pods, password=kept.password, kept=kept if asks else None, tls=inputs.tls is not None
+        dial,
+        pods,
+        password=kept.password,
+        kept=kept if asks else None,
+        access=inputs.found.access,
+        account=kept.accounts.get(REPLICA, ""),
+        tls=inputs.tls is not None,
     )
     wanted, blocked = _wanted(inputs, seen, pods)
     conditions = status.conditions or ()
@@ -320,6 +347,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
             for one in conditions
             if one.reason == POD_MISSING and one.last_transition_time
         },
+        refused_users=refused_by(status.users),
         retry=status.retry,
     )
     return Snapshot(
@@ -329,6 +357,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
         places={pod.name: inputs.places[pod.name] for pod in pods if pod.name in inputs.places},
         now=now,
         password=_password_state(inputs, blocked=blocked, grace=grace),
+        users=state_of(inputs.found.access, ready=ready(inputs.live, pods), grace=grace),
         tls=inputs.found.tls.state if inputs.found.tls is not None else TlsState(),
         blocked=blocked,
     )

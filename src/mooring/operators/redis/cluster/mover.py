@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from mooring.operators.redis.cluster.moves import MoveSlots, Settle, Target
 from mooring.operators.redis.cluster.slots import each
 from mooring.operators.redis.cluster.topology import Peer, parse_nodes
-from mooring.operators.redis.dial import Dial, DialError, Link, Refused
+from mooring.operators.redis.dial import Dial, DialError, Link, Login, Refused
 
 __all__ = ["BATCH_BYTES", "MoveFailed", "Mover", "batches"]
 
@@ -44,6 +44,8 @@ class Mover:
 
     dial: Dial
     password: str = field(default="", repr=False)
+    logins: dict[str, Login] = field(default_factory=dict, repr=False)
+    """What nodes took, by name, where that was an account of the operator's."""
 
     async def move(self, step: MoveSlots) -> int:
         """Move for about a second; how many slots are done."""
@@ -110,9 +112,16 @@ class Mover:
                         _all_done([answer])
 
     def _migration(self, target: Target, keys: Sequence[str], *how: str) -> list[str | int]:
-        auth = ["AUTH", self.password] if self.password else []
         address = target.address
+        auth = self._auth(target)
         return ["MIGRATE", address.ip, address.port, "", 0, BATCH_TIMEOUT, *how, *auth, "KEYS", *keys]
+
+    def _auth(self, target: Target) -> list[str]:
+        """The source presents to the target what the target took from us."""
+        login = self.logins.get(target.name, self.password)
+        if isinstance(login, str):
+            return ["AUTH", login] if login else []
+        return ["AUTH2", *login]
 
     async def _link(self, stack: AsyncExitStack, one: Target) -> Link:
         opened = await stack.enter_async_context(
@@ -123,6 +132,8 @@ class Mover:
         found = await opened.call("CLUSTER", "MYID") if one.id else ""
         if found != one.id:
             raise MoveFailed(f"{one.name} is not {one.id} any more; the slots are planned again")
+        if not isinstance(opened.login, str):
+            self.logins[one.name] = opened.login
         return opened
 
     async def _open(

@@ -24,6 +24,7 @@ from mooring.operators.redis.cluster.slots import ALL, count, show
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.strangers import expel
 from mooring.operators.redis.cluster.stuck import pods_starting, replace_stuck, troubles
+from mooring.operators.redis.cluster.users import change_users
 
 __all__ = ["next_step"]
 
@@ -31,7 +32,7 @@ __all__ = ["next_step"]
 def next_step(snapshot: Snapshot) -> Verdict:
     """What to do now; a corrected declaration comes after all that heals, and before any waiting.
 
-    A password changes while there is nothing else to do, and a step that failed may have to wait for its next try.
+    Users and a password change while there is nothing else to do, and a step that failed may have to wait for its next try.
     """
     verdict = _first_of_all(snapshot)
     if isinstance(verdict, Wait):
@@ -40,7 +41,8 @@ def next_step(snapshot: Snapshot) -> Verdict:
         todo = f"; {verdict.name} is not done: {verdict.why}" if isinstance(verdict, Move) else ""
         message = f"spec.pause: nothing is changed{todo}"
         return Paused(reason="Paused", message=message, decided=verdict)
-    return spaced(snapshot, change_certificates(snapshot, change_password(snapshot, verdict)))
+    changed = change_users(snapshot, change_password(snapshot, verdict))
+    return spaced(snapshot, change_certificates(snapshot, changed))
 
 
 def _first_of_all(snapshot: Snapshot) -> Verdict:

@@ -18,7 +18,9 @@ from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import template_lines
 from mooring.operators.redis.cluster.status import UNEXPECTED, described, phase_of, progress, recorded
 from mooring.operators.redis.cluster.types import RedisClusterStatus, pod_of
+from mooring.operators.redis.cluster.users import servers_of
 from mooring.operators.redis.cluster.validate import unmet, warnings
+from mooring.operators.redis.users import status as users
 
 __all__ = ["Early", "failure", "not_begun", "refusal", "report", "step_failed"]
 
@@ -46,7 +48,7 @@ def report(
         return Report(status=shown, ready=ready, instead=wait)
     notes = events.of_change(before, status, verdict)
     if not isinstance(verdict, Move):
-        instead = _at_rest(inputs, snapshot, look_again) if isinstance(verdict, InSync) else None
+        instead = _at_rest(inputs, snapshot, status, look_again) if isinstance(verdict, InSync) else None
         return Report(status=status, ready=ready, notes=notes, instead=instead)
     failures = {UNEXPECTED, *SLOTS_FAILED.values()} & {before.reason_type, status.reason_type}
     record = (
@@ -111,6 +113,12 @@ def _observed(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> RedisClus
     }
     namespace = inputs.cluster.metadata.namespace or ""
     status = described(inputs.status, snapshot, names=inputs.names, namespace=namespace, hosts=hosts)
+    servers = servers_of(snapshot.seen.nodes)
+    status = replace(
+        status,
+        users=users.results(status.users, snapshot.users, servers, now=snapshot.now),
+        other_users=users.other_users(snapshot.users, servers),
+    )
     if status.slot_plan is not None:
         status = replace(status, slot_plan=progress(status.slot_plan, snapshot))
     return replace(status, retry=still_needed(status.retry, verdict, snapshot.now))
@@ -128,11 +136,13 @@ def _ready(snapshot: Snapshot, status: RedisClusterStatus) -> ConditionState:
     return ConditionState(False, reason, status.reason or "slots have no live owner")
 
 
-def _at_rest(inputs: Inputs, snapshot: Snapshot, look_again: float) -> Wait | InSync:
+def _at_rest(
+    inputs: Inputs, snapshot: Snapshot, status: RedisClusterStatus, look_again: float
+) -> Wait | InSync:
     """What a cluster at rest still does not follow of its declaration."""
     if (blocked := snapshot.blocked) is not None:
         return Wait(blocked.reason, blocked.message, look_again, stalled=True)
-    if left := [*_unmet(inputs), *inputs.unknown]:
+    if left := [*_unmet(inputs), *users.unmet(status.users), *inputs.unknown]:
         return Wait("NotAsDeclared", "; ".join(left), look_again, stalled=True)
     return InSync("; ".join(warnings(inputs.cluster)) or "everything is as declared", look_again)
 

@@ -26,6 +26,7 @@ from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Orders, Specs
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
 from mooring.operators.redis.dial import Dial
+from mooring.operators.redis.passwords import logins
 from mooring.operators.workload.saved import Form, NotDecided
 from mooring.operators.workload.surroundings import read_surroundings
 from mooring.operators.workload.upgrade import Planned, compare
@@ -79,7 +80,7 @@ async def gather(client: Client, cluster: RedisCluster, *, now: datetime) -> Sna
     if inputs.live is None:
         why = inputs.blocked.message if inputs.blocked is not None else "it has no StatefulSet yet"
         raise NotDecided(f"nothing is decided before there are pods: {why}")
-    return await read_snapshot(inputs, Dial(keys=inputs.found.kept.keys, tls=inputs.tls), now, grace=GRACE)
+    return await read_snapshot(inputs, Dial(keys=logins(inputs.found.kept), tls=inputs.tls), now, grace=GRACE)
 
 
 async def inputs_of(client: Client, cluster: RedisCluster) -> Inputs:

@@ -15,6 +15,7 @@ from mooring.operators.redis.cluster.slots import Slots
 from mooring.operators.redis.cluster.topology import Live, Node, Seen
 from mooring.operators.redis.cluster.types import AssignStrategy, Retry, SlotPlan, masters_of
 from mooring.operators.redis.tls import TlsState
+from mooring.operators.redis.users.plan import UsersState
 from mooring.operators.workload.credentials import PasswordState
 
 __all__ = ["DEAD_GRACE", "Blocked", "Recorded", "Snapshot", "Wanted", "target_of"]
@@ -70,6 +71,8 @@ class Recorded:
     """The pod that leads a pair."""
     missing: Mapping[str, datetime] = field(default_factory=dict)
     """Pods that were not there when last looked at, and since when."""
+    refused_users: Mapping[str, str] = field(default_factory=dict)
+    """What servers refused of users, by name."""
     retry: Retry | None = None
     """A step that fails and is retried."""
 
@@ -92,6 +95,7 @@ class Snapshot:
     places: Mapping[str, Place]
     now: datetime
     password: PasswordState = field(default_factory=PasswordState)
+    users: UsersState = field(default_factory=UsersState)
     tls: TlsState = field(default_factory=TlsState)
     blocked: Blocked | None = None
 

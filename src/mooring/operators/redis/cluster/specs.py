@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from mooring.actor import differs, digest
 from mooring.kube.object import Object
-from mooring.kube.objects import apps, core, meta, policy
+from mooring.kube.objects import apps, core, meta, networking, policy
+from mooring.operators.backup.run import BY
 from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.cluster import scripts
 from mooring.operators.redis.cluster.names import (
@@ -35,12 +36,25 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.parameters import canonical, classify
-from mooring.operators.redis.pods import DATA, auth_volume, exporter, password_entries, server
+from mooring.operators.redis.pods import (
+    AUTH_FILES,
+    DATA,
+    EXPORTER_PORT,
+    auth_volume,
+    exporter,
+    password_entries,
+    server,
+)
 from mooring.operators.redis.shell import REDIS_LIVE
 from mooring.operators.redis.tls import MARK, MOUNT, Held
 from mooring.operators.redis.tls import volume as tls_volume
+from mooring.operators.redis.users.held import Access
+from mooring.operators.redis.users.inputs import closes
+from mooring.operators.redis.users.template import inputs_of
 from mooring.operators.workload.containers import apart, config_volume, field_value, memory_volume
 from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.network import allow, of_labels, of_namespace
+from mooring.operators.workload.network import policy as policy_of
 from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete
 
 __all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Orders", "Specs", "template_lines"]
@@ -66,6 +80,8 @@ daemonize no
 _USERS: Final = frozenset(
     {"cluster-node-timeout", "cluster-require-full-coverage", "cluster-replica-validity-factor"}
 )
+BACKUP: Final = "redis-cluster-backup"
+"""The actor whose Jobs read servers."""
 OURS: Final = frozenset(
     {"POD_NAME", "POD_IP", "PODIP", "NAMESPACE", "REDIS_CLUSTER_NAME", "DOMAINNAME", "MODE"}
 )
@@ -83,10 +99,14 @@ class Found:
     """The user's redis.conf."""
     kept: Kept = field(default_factory=Kept)
     """The passwords: the one in force, and those that are being exchanged."""
+    access: Access = field(default_factory=Access, repr=False)
+    """The users of servers."""
     tls: Held | None = field(default=None, repr=False)
     """The certificates, where servers take TLS."""
     published: str = ""
     """When the one in force came into force, as RFC 3339, while the one before is valid too."""
+    operator: str = ""
+    """The operator's namespace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +172,7 @@ class Specs:
             *self.tls_secrets(),
             self.stateful_set(),
             self._budget(),
+            *self.network_policies(),
         ]
 
     # --- services, configuration, budget -------------------------------------------------------------------
@@ -207,7 +228,7 @@ class Specs:
         return core.Secret(
             metadata=self._meta(self.names.password),
             type="Opaque",
-            data=password_entries(kept, tls=self._encrypted, published=published),
+            data=password_entries(kept, self._found.access, tls=self._encrypted, published=published),
         )
 
     def tls_secrets(self) -> list[core.Secret]:
@@ -232,6 +253,21 @@ class Specs:
             ),
         )
 
+    def network_policies(self) -> list[networking.NetworkPolicy]:
+        """Who may connect: clients to the servers, and to the bus the nodes alone."""
+        access = self._spec.network_policy
+        if access is None or not access.enabled:
+            return []
+        members = of_labels(selector_of(self._name))
+        known = [*access.client_peers(), members, of_namespace(self._found.operator)]
+        rules = [
+            *allow([*known, of_labels({BY: BACKUP})], [REDIS_PORT, TLS_PORT]),
+            *allow([members], [BUS_PORT, TLS_PORT + BUS_PORT - REDIS_PORT]),
+        ]
+        if self._pod.monitor_image:
+            rules += access.scraping(EXPORTER_PORT)
+        return [policy_of(self._meta(self._name), pods=selector_of(self._name), rules=rules)]
+
     # --- the StatefulSet -----------------------------------------------------------------------------------
 
     def inputs(self) -> str:
@@ -243,7 +279,13 @@ class Specs:
             *(["tls"] if self._encrypted else []),
             *(["host network"] if pod.host_network else []),  # a further part would be a change for everybody
         )
-        return digest([msgspec.to_builtins(one) for one in parts])
+        account = ["exporter account"] if pod.monitor_image and self._found.access.managed else []
+        return inputs_of(
+            [msgspec.to_builtins(one) for one in (*parts, *account)],
+            self._found.live,
+            INPUTS,
+            closes=closes(self._spec.default_user),
+        )
 
     def current(self) -> bool:
         """The template in place was made from the user's present inputs."""
@@ -305,7 +347,8 @@ class Specs:
         containers = [self._redis()]
         if pod.monitor_image:
             image, policy = self._prefixed(pod.monitor_image), pod.image_pull_policy or "IfNotPresent"
-            containers.append(exporter(image, pull_policy=policy, tls=self._encrypted))
+            account = self._found.access.managed
+            containers.append(exporter(image, pull_policy=policy, tls=self._encrypted, account=account))
         return core.PodTemplateSpec(
             metadata=meta.ObjectMeta(
                 labels={**(pod.labels or {}), **self._selector, **selector_of(self._name)},
@@ -369,7 +412,7 @@ class Specs:
     def _volumes(self) -> list[core.Volume]:
         made = [
             config_volume("conf", self.config().metadata.name or ""),
-            auth_volume(self.names.password),
+            auth_volume(self.names.password, *AUTH_FILES),
             memory_volume(),
             *([tls_volume(self.names.tls)] if self._encrypted else []),
         ]

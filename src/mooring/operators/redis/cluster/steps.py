@@ -40,8 +40,11 @@ from mooring.operators.redis.cluster.passwords import (
 from mooring.operators.redis.cluster.slots import Slots, each
 from mooring.operators.redis.cluster.topology import SILENCE, Peer, outranked, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
-from mooring.operators.redis.passwords import quoted, take_only
+from mooring.operators.redis.passwords import logins, quoted, take_only
 from mooring.operators.redis.tls import shown_leaf
+from mooring.operators.redis.users.held import Access
+from mooring.operators.redis.users.moves import UsersDone, UsersMove
+from mooring.operators.redis.users.steps import change_users, together
 from mooring.operators.redis.versions import capabilities
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
@@ -68,9 +71,10 @@ def is_database_move(move: Move) -> bool:
 class Steps:
     """Carries moves out."""
 
-    def __init__(self, dial: Dial, *, kept: Kept | None = None) -> None:
+    def __init__(self, dial: Dial, *, kept: Kept | None = None, access: Access | None = None) -> None:
         self._dial = dial
         self._kept = kept or Kept()
+        self._access = access or Access()
         self._password = self._kept.password
 
     async def run(self, move: Move) -> None:
@@ -79,6 +83,17 @@ class Steps:
             await self._run(move)
         except MoveFailed as error:
             raise StepFailed(str(error)) from error
+
+    async def users(self, move: UsersMove) -> UsersDone:
+        """On every server at once; what servers refuse of a user is in the result."""
+        done: list[UsersDone] = []
+
+        async def one(target: Target) -> None:
+            async with self._link(target) as link:
+                done.append(await change_users(link, move, access=self._access, kept=self._kept))
+
+        await _each([one(target) for target in move.targets])
+        return together(done)
 
     async def _run(self, move: Move) -> None:
         match move:
@@ -121,20 +136,20 @@ class Steps:
         """CONFIG SET of the files; a pod's files follow the Secret within about a minute."""
         late = f"{target.name} has not received the new certificate yet"
         try:
-            async with self._dial.link(target.address, password=self._kept.keys) as link:
+            async with self._dial.link(target.address, password=logins(self._kept)) as link:
                 await link.call("CONFIG", "SET", "tls-ca-cert-file", f"/mooring/tls/{move.authority}")
                 await link.call("CONFIG", "SET", "tls-cert-file", "/mooring/tls/tls.crt")
         except Refused as error:
             raise StepFailed(late) from error
         # A connection shows the certificate that it began with.
-        async with self._dial.link(target.address, password=self._kept.keys) as link:
+        async with self._dial.link(target.address, password=logins(self._kept)) as link:
             if shown_leaf(link.certificate) != move.leaf:
                 raise StepFailed(late)
 
     async def _change_password(self, move: PasswordMove, target: ServerAuth) -> None:
         kept = self._kept
         newest = kept.password if kept.next is None else kept.next
-        async with self._dial.link(target.address, password=kept.keys) as link:
+        async with self._dial.link(target.address, password=logins(kept)) as link:
             match move:
                 case Add():
                     both = dict.fromkeys(text for text in (kept.password, newest) if text)
@@ -143,7 +158,8 @@ class Steps:
                     await link.call("CONFIG", "SET", "masterauth", newest)
                 case Switch():
                     inline = bool(newest) and capabilities(target.version).inline_auth
-                    await link.call("CONFIG", "SET", "masterauth", quoted(newest) if inline else newest)
+                    if not self._access.held.presents:
+                        await link.call("CONFIG", "SET", "masterauth", quoted(newest) if inline else newest)
                     await take_only(link, newest, two=target.auth.two)
                 case Only():
                     await take_only(link, newest, two=target.auth.two)

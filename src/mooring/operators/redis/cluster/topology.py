@@ -20,9 +20,12 @@ from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import ALL, Slots, span
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
-from mooring.operators.redis.info import keys_of, pairs, parse_info
+from mooring.operators.redis.info import keys_of, pairs, parse_info, rewriting
 from mooring.operators.redis.passwords import ASKED, Auth, told_auth
 from mooring.operators.redis.tls import shown_leaf
+from mooring.operators.redis.users import seen as seen_users
+from mooring.operators.redis.users.held import Access
+from mooring.operators.redis.users.seen import SeenUsers
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
@@ -146,6 +149,8 @@ class Server:
     """Seconds for which a replica has no connection to its master; negative if it never had one."""
     syncing: bool = False
     loading: bool = False
+    rewriting: bool = False
+    """It writes its append-only file anew; of a first one SIGTERM does not end it (see `mooring.operators.redis.info.rewriting`)."""
     covered: bool = True
     """CLUSTER INFO says ok."""
 
@@ -189,6 +194,8 @@ class Node:
     gate: Gate | None = None
     auth: Auth | None = None
     """Which of our passwords it accepts and presents; None where it was not asked or did not answer."""
+    users: SeenUsers | None = None
+    """Its users; None where they were not asked for, or of a server before 6.0."""
     error: str = ""
     port: int = REDIS_PORT
     leaf: str = ""
@@ -362,15 +369,30 @@ def _union(many: Iterable[Slots]) -> Slots:
 
 
 async def read_nodes(
-    dial: Dial, pods: Sequence[Pod], *, password: str, kept: Kept | None = None, tls: bool = False
+    dial: Dial,
+    pods: Sequence[Pod],
+    *,
+    password: str,
+    kept: Kept | None = None,
+    access: Access | None = None,
+    account: str = "",
+    tls: bool = False,
 ) -> Seen:
-    """Ask all of them at once; with ``kept`` also which of these passwords each accepts."""
+    """Ask all of them at once; with ``kept`` also which of these passwords each accepts, with ``access`` its users.
+
+    ``account`` is the password of the replicas' account.
+    """
     port = TLS_PORT if tls else REDIS_PORT
-    found = await asyncio.gather(*(_read(dial, Node(pod=pod, port=port), password, kept) for pod in pods))
+    users = (access, account) if access is not None and access.managed else None
+    found = await asyncio.gather(
+        *(_read(dial, Node(pod=pod, port=port), password, kept, users) for pod in pods)
+    )
     return Seen(nodes=tuple(found))
 
 
-async def _read(dial: Dial, silent: Node, password: str, kept: Kept | None) -> Node:
+async def _read(
+    dial: Dial, silent: Node, password: str, kept: Kept | None, users: tuple[Access, str] | None
+) -> Node:
     pod = silent.pod
     if not pod.ip or not pod.running:
         return replace(silent, error=pod.trouble or "it does not run")
@@ -381,6 +403,11 @@ async def _read(dial: Dial, silent: Node, password: str, kept: Kept | None) -> N
                 read = pairs(await link.call("CONFIG", "GET", "tls-ca-cert-file"))
                 authority = read.get("tls-ca-cert-file", "").rpartition("/")[2]
                 node = replace(node, leaf=shown_leaf(link.certificate), authority=authority)
+            if users is not None and node.server is not None:
+                access, account = users
+                listed = await link.pipeline(seen_users.ASKED)
+                found = seen_users.read_users(access, node.server.version, account, listed)
+                node = replace(node, users=found)
             if kept is None or node.server is None:
                 return node
             with suppress(DialError):
@@ -436,5 +463,6 @@ def _server(info: Mapping[str, str], nodes: str, cluster: Mapping[str, str]) -> 
         cut=int(info.get("master_link_down_since_seconds") or 0),
         syncing=info.get("master_sync_in_progress") == "1",
         loading=info.get("loading") == "1" or info.get("async_loading") == "1",
+        rewriting=rewriting(info),
         covered=cluster.get("cluster_state") == "ok",
     )

@@ -16,6 +16,8 @@ from mooring.kube.objects import apps, core, meta
 from mooring.kube.part import Part
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.tls import TlsSpec
+from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
+from mooring.operators.workload.network import NetworkAccess
 from mooring.runtime.crd import F, PrinterColumn, Scale, crd
 
 __all__ = [
@@ -150,6 +152,11 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     update_strategy: Annotated[UpdateStrategy | None, F("Slots of new masters.")] = None
     pod: Annotated[list[RedisClusterPod] | None, F("One entry: the redis instances.", max_items=10)] = None
     tls: Annotated[TlsSpec | None, F("Encrypted connections; absent: none.")] = None
+    users: Annotated[
+        list[UserSpec] | None, F("ACL users, on every server as they are declared.", max_items=100)
+    ] = None
+    default_user: Annotated[DefaultUserSpec | None, F("The user of clients that name none.")] = None
+    network_policy: Annotated[NetworkAccess | None, F("Who may connect; absent: everybody.")] = None
     volume_claim_templates: Annotated[
         list[core.PersistentVolumeClaim] | None, F("Claims of each pod; the first holds the data.")
     ] = None
@@ -264,6 +271,10 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     slot_plan: Annotated[SlotPlan | None, F("A move of slots under way.")] = None
     retry: Annotated[Retry | None, F("A step that fails and is retried.")] = None
     last_data_loss: Annotated[DataLoss | None, F("What was lost with all pods of the cluster.")] = None
+    users: Annotated[dict[str, UserResult] | None, F("What became of each declared user.")] = None
+    other_users: Annotated[
+        list[str] | None, F("Users of servers that nobody declared; they are left alone.")
+    ] = None
     observed_generation: Annotated[int | None, F("The generation this describes.")] = None
     standard_conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing and Stalled.")] = None
 

@@ -31,6 +31,7 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.passwords import unusable
 from mooring.operators.redis.tls import OLDEST
+from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
@@ -59,6 +60,11 @@ def validate(cluster: RedisCluster) -> list[Problem]:
         *_kind(spec),
         *_ports(spec),
         *_tls(spec),
+        *users_faults(
+            spec.users,
+            spec.default_user,
+            images={"spec.pod[0].middlewareImage": pod_of(spec).middleware_image or image_of(spec)},
+        ),
         *filled_in,
         *_strategy(spec),
         *_rate(cluster),

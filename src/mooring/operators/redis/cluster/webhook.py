@@ -1,4 +1,4 @@
-"""Admission warnings for RedisCluster; it rejects nothing.
+"""Admission warnings for RedisCluster; no RedisCluster is rejected.
 
 The group was taken over: what its operator accepted is accepted, and a condition says what is not carried out. A field
 that does not exist, such as one at the wrong depth, is kept by the server and seen only here.
@@ -7,11 +7,13 @@ that does not exist, such as one at the wrong depth, is kept by the server and s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mooring.cache import Clock
 from mooring.kube import Client, DecodeError, KubeError
 from mooring.kube.object import decode
 from mooring.kube.objects.core import ConfigMap
+from mooring.operators.redis.backup.webhook import backup_webhooks
 from mooring.operators.redis.cluster.specs import template_lines
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec, pod_of
 from mooring.operators.redis.cluster.validate import validate, warnings
@@ -70,9 +72,10 @@ def _doubtful(cluster: RedisCluster, template: str) -> list[str]:
 
 def webhooks(
     client: Client, *, clock: Clock, scope: str = "all", namespaces: Sequence[str] = ()
-) -> list[Webhook[RedisCluster]]:
+) -> list[Webhook[Any]]:
     """The webhooks of the operator; none in namespaced mode."""
     if scope == "namespaced":
         return []
     review = RedisClusterReview(client).review
-    return [Webhook(RedisCluster, review, operations=("CREATE", "UPDATE"), failure_policy="Ignore")]
+    clusters = Webhook(RedisCluster, review, operations=("CREATE", "UPDATE"), failure_policy="Ignore")
+    return [clusters, *backup_webhooks(clock)]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from mooring.actor import Context, Move, Note, StepFailed
 from mooring.cache import rfc3339
@@ -18,10 +21,13 @@ from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Orders, Specs
 from mooring.operators.redis.cluster.steps import Steps, is_database_move
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus, password_of, status_of
+from mooring.operators.redis.cluster.users import servers_of
 from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.users.held import after
+from mooring.operators.redis.users.moves import UsersMove
+from mooring.operators.redis.users.status import refusals
 from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import pods_of_set
-from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.effects import delete_pod
 from mooring.operators.workload.statefulset import apply_whole, kept_template, mounted_config_maps
 from mooring.runtime import EventRecorder
@@ -46,9 +52,11 @@ async def carry_out(
         return None  # the status has it already
     before = status_of(ctx.status)
     try:
+        if isinstance(move, UsersMove):
+            return await _change_users(ctx, inputs, snapshot, move, dial)
         if is_database_move(move):
             await _is_no_pod(inputs, move, client)
-            await Steps(dial, kept=inputs.found.kept).run(move)
+            await Steps(dial, kept=inputs.found.kept, access=inputs.found.access).run(move)
         else:
             await _write(ctx, inputs, move, client)
     except (StepFailed, DialError) as error:
@@ -69,6 +77,21 @@ async def carry_out(
         ctx.show(status)
         await ctx.record()
     return False  # a part of the way: a slot with many keys takes as many steps as it takes
+
+
+async def _change_users(
+    ctx: Context[RedisCluster], inputs: Inputs, snapshot: Snapshot, move: UsersMove, dial: Dial
+) -> RedisClusterStatus:
+    """On the servers, and then in the cluster's Secret what they accepted."""
+    found = inputs.found
+    done = await Steps(dial, kept=found.kept, access=found.access).users(move)
+    held = after(found.access, move, done, now=ctx.now())
+    if held != found.access.held:
+        new = replace(found, access=replace(found.access, held=held))
+        await effects.apply(ctx, Specs(inputs.cluster, new, inputs.orders).objects(), keep=mounted(inputs))
+    status = after_success(status_of(ctx.status), move)
+    said = refusals(status.users, move, done, servers=servers_of(snapshot.seen.nodes), now=ctx.now())
+    return structs.replace(status, users=said)
 
 
 def record_notes(events: EventRecorder, obj: Object, notes: Iterable[Note]) -> None:
@@ -105,7 +128,7 @@ async def _orders(ctx: Context[Any], inputs: Inputs, move: Move, client: Client)
         case certificates.TurnCertificates():
             return Orders(turn=True)
         case passwords.Drop():
-            return Orders(kept=Kept(password=kept.password))
+            return Orders(kept=replace(kept, next=None, previous=None))
     raise StepFailed(f"{move.name} is no write to Kubernetes")
 
 

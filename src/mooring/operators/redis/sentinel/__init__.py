@@ -35,6 +35,7 @@ OPERATOR = Operator(
     KINDS,
     register,
     webhooks=webhooks,
+    backups=(RedisBackup, RedisBackupSchedule),
     explain=deferred(f"{_HERE}.explain", "explain"),
     save=deferred(f"{_HERE}.saved", "save"),
     replay=deferred(f"{_HERE}.saved", "replay"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Terminal, Verdict, Wait, run_actor
 from mooring.kube.object import Key
-from mooring.kube.objects import apps, core, policy
+from mooring.kube.objects import apps, core, networking, policy
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.dial import Dial
@@ -30,12 +30,12 @@ from mooring.operators.redis.sentinel.inputs import (
 )
 from mooring.operators.redis.sentinel.listen import Listener
 from mooring.operators.redis.sentinel.metrics import Metrics
-from mooring.operators.redis.sentinel.moves import DatabaseMove, PublishPassword, Record
+from mooring.operators.redis.sentinel.moves import DatabaseMove, Done, PublishPassword, Record, UsersMove
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.sentinel.plan import decide
-from mooring.operators.redis.sentinel.restore import Restores
+from mooring.operators.redis.sentinel.restore import SentinelRestores
 from mooring.operators.redis.sentinel.snapshot import Snapshot
-from mooring.operators.redis.sentinel.status import after_step, report
+from mooring.operators.redis.sentinel.status import after_step, after_users, report
 from mooring.operators.redis.sentinel.steps import Steps
 from mooring.operators.redis.sentinel.takeover import Predecessor, left_to
 from mooring.operators.redis.sentinel.topology import Topology
@@ -56,7 +56,13 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
 
     kind = RedisCluster
     name = NAME
-    owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
+    owns = (
+        core.Service,
+        core.ConfigMap,
+        apps.StatefulSet,
+        policy.PodDisruptionBudget,
+        networking.NetworkPolicy,
+    )
     owns_by_metadata = (core.Secret,)
     dependencies = DEPENDENCIES
 
@@ -78,7 +84,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim)
         ]
-        self._restores = Restores(manager, self.name, namespaces=namespaces)
+        self._restores = SentinelRestores(manager, self.name, namespaces=namespaces)
         self.related += self._restores.related
 
     def manages(self, obj: RedisCluster) -> bool:
@@ -118,6 +124,8 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         if inputs.wanted.paused:
             return None
         if (step := self._restores.observe(ctx, inputs)) is not None:
+            if isinstance(step, Terminal) or (isinstance(step, Wait) and step.stalled):
+                return self._refuse(ctx, step)
             return step
         step = effects.correct_children(ctx, inputs)
         return self._refuse(ctx, step) if isinstance(step, Wait) else step
@@ -152,14 +160,16 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
             if loses_all(move):
                 self._metrics.count_loss(ctx.key)
             return status
-        if isinstance(move, DatabaseMove):
-            done = await Steps(self._dial(inputs.tls), kept=inputs.found.kept, sleep=ctx.clock.sleep).run(
-                move
-            )
+        found, done = inputs.found, Done()
+        if isinstance(move, DatabaseMove | UsersMove):
+            steps = Steps(self._dial(inputs.tls), kept=found.kept, access=found.access, sleep=ctx.clock.sleep)
+            done = await steps.run(move)
             status = after_step(status, move, done, now=ctx.now())
-            if not isinstance(move, PublishPassword):
+            if isinstance(move, UsersMove):
+                status = after_users(status, snapshot, move, done, now=ctx.now())
+            elif not isinstance(move, PublishPassword):
                 return status
-        return await effects.carry_out(ctx, inputs, move, status)
+        return await effects.carry_out(ctx, inputs, move, status, done=done.users)
 
     def refused(self, ctx: Context[RedisCluster], why: Wait | Terminal) -> None:
         """UCloud's newest condition names what is refused, here or by the API server."""
@@ -186,15 +196,22 @@ def _status(ctx: Context[RedisCluster]) -> RedisClusterStatus:
 
 
 def register(
-    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
+    manager: Manager,
+    *,
+    scope: str = "all",
+    namespaces: Sequence[str] = (),
+    workers: int = 8,
+    backups: bool = True,
 ) -> None:
-    """Put the operator onto a manager."""
+    """Put the operator onto a manager, for ``backups=False`` without the kinds of backups."""
     actor = SentinelActor(manager, scope=scope, namespaces=namespaces)
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
     controller: Any = next(one for one in manager.controllers if one.name == NAME)
     actor.wake = controller.enqueue
     manager.serve(f"{NAME} listener", actor.listener.run)
     actor.scoped.serve()
+    if not backups:
+        return
     register_backups(
         manager,
         SentinelBackupActor(manager, scope=scope, namespaces=namespaces),

@@ -10,6 +10,7 @@ from mooring.operators.redis.backup.jobs import Choice, Servers
 from mooring.operators.redis.backup.reader import Candidate, Source
 from mooring.operators.redis.backup.types import SENTINEL, RedisBackup
 from mooring.operators.redis.sentinel.names import Names
+from mooring.operators.redis.sentinel.specs import BACKUP
 from mooring.operators.redis.sentinel.topology import REDIS_PORT
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus, spec_of
 
@@ -19,7 +20,7 @@ __all__ = ["SentinelBackupActor", "SentinelScheduleActor", "choose"]
 class SentinelBackupActor(RedisBackupActor):
     """Observes one RedisBackup of a cluster with sentinels."""
 
-    name = "redis-sentinel-backup"
+    name = BACKUP
     group = SENTINEL
 
     def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
@@ -57,8 +58,11 @@ def choose(cluster: RedisCluster) -> Choice:
     usable = [one for one in reversed(nodes) if one.name in synced]
     if not usable:
         return Choice(why=f"no replica is in sync; see kubectl get rediscluster {name} -o yaml")
-    tls = spec_of(cluster).tls
-    encrypted = tls is not None and bool(tls.enabled)
+    declared = spec_of(cluster).tls
+    if status.tls is not None:
+        encrypted = status.tls.transport == "tls"
+    else:
+        encrypted = declared is not None and declared.ports != "plain"
     port = TLS_PORT if encrypted else REDIS_PORT
     return Choice(
         source=Source(pods=[Candidate(pod=one.name, ip=one.ip, port=port) for one in usable], parts=["data"]),

@@ -26,7 +26,7 @@ LEFT = timedelta(days=29)
 def keep(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Every server shows and trusts what the Secret has; then the next certificates are written to it."""
     wanted = snapshot.observed.tls
-    if not wanted.leaf:
+    if not wanted.leaf or not snapshot.encrypts:
         return None
     late = [
         one

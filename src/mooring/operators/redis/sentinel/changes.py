@@ -6,7 +6,7 @@ first, shrinking never takes the master with it; the pod template is `roll`'s.
 
 from __future__ import annotations
 
-from mooring.operators.redis.sentinel import certificates, passwords, roll
+from mooring.operators.redis.sentinel import certificates, passwords, roll, transport, users
 from mooring.operators.redis.sentinel.moves import Configure, Record, Resize, Verdict, Wait, data_target
 from mooring.operators.redis.sentinel.settings import KEYS
 from mooring.operators.redis.sentinel.snapshot import Snapshot
@@ -25,6 +25,7 @@ def next_change(snapshot: Snapshot, member: Member, server: Server) -> Verdict |
         _grow,
         _shrink_redis,
         _shrink_sentinels,
+        transport.advance,
         roll.begin,
         roll.roll_redis,
         roll.roll_sentinels,
@@ -34,7 +35,13 @@ def next_change(snapshot: Snapshot, member: Member, server: Server) -> Verdict |
         verdict = rule(snapshot, member, server)
         if verdict is not None:
             return verdict
-    return roll.halted(snapshot) or _missing(snapshot) or roll.refused(snapshot) or _two_passwords(snapshot)
+    return (
+        roll.halted(snapshot)
+        or _missing(snapshot)
+        or roll.refused(snapshot)
+        or _two_passwords(snapshot)
+        or users.changing(snapshot)
+    )
 
 
 def _configure(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:

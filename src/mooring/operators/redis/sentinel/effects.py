@@ -17,12 +17,15 @@ from mooring.operators.redis.sentinel.moves import (
     RestoreTemplate,
     StagePassword,
     TurnCertificates,
+    UsersMove,
     WriteTemplate,
 )
 from mooring.operators.redis.sentinel.names import INPUTS
 from mooring.operators.redis.sentinel.settings import render_live
 from mooring.operators.redis.sentinel.specs import Specs
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus, spec_of
+from mooring.operators.redis.users.held import after
+from mooring.operators.redis.users.moves import UsersDone
 from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import rolls_itself, stop_rolling
 from mooring.operators.workload.claims import own_claims, owned
@@ -63,6 +66,8 @@ async def _stop_rolling(ctx: Context[RedisCluster], found: list[apps.StatefulSet
 def mounted(ctx: Context[RedisCluster], inputs: Inputs) -> list[Named]:
     """Content-named ConfigMaps that a pod, or a template in place or to be put back, refers to."""
     kept = set(mounted_config_maps((inputs.found.redis, inputs.found.sentinel), inputs.around.pods))
+    # Certificates stay when TLS is turned off: clients that trust them need no others when it is turned on again.
+    kept |= {(core.Secret, name) for name in (inputs.specs.names.tls, inputs.specs.names.tls_authority)}
     if inputs.status.rolls:  # the template that may be put back names one that no pod mounts any more
         immutable = [one for one in ctx.children.of(core.ConfigMap) if one.immutable]
         kept |= {(core.ConfigMap, one.metadata.name or "") for one in immutable}
@@ -70,10 +75,19 @@ def mounted(ctx: Context[RedisCluster], inputs: Inputs) -> list[Named]:
 
 
 async def carry_out(
-    ctx: Context[RedisCluster], inputs: Inputs, move: Move, status: RedisClusterStatus
+    ctx: Context[RedisCluster],
+    inputs: Inputs,
+    move: Move,
+    status: RedisClusterStatus,
+    *,
+    done: UsersDone | None = None,
 ) -> RedisClusterStatus:
-    """Carry out a move; the status it leads to."""
+    """Carry out a move; the status it leads to. ``done`` is what became of users on the servers."""
     match move:
+        case UsersMove():
+            held = after(inputs.found.access, move, done or UsersDone(), now=ctx.now())
+            if held != inputs.found.access.held:
+                await _apply(ctx, inputs, inputs.holding(held))
         case DeletePod():
             await effects.delete_pod(ctx, move)
         case LabelRoles():

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 
@@ -27,13 +27,36 @@ from mooring.operators.redis.sentinel.settings import wanted_of
 from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, Snapshot, Wanted
 from mooring.operators.redis.sentinel.specs import Found, Specs
 from mooring.operators.redis.sentinel.topology import read_topology
-from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, spec_of
+from mooring.operators.redis.sentinel.types import (
+    RedisCluster,
+    RedisClusterSpec,
+    RedisClusterStatus,
+    SentinelTls,
+    spec_of,
+)
 from mooring.operators.redis.sentinel.validate import validate
-from mooring.operators.redis.tls import CHANGED, Held, TlsSpec, TlsState, encrypted, hold
+from mooring.operators.redis.tls import (
+    Held,
+    Ports,
+    TlsProgress,
+    TlsState,
+    Transport,
+    hold,
+    next_ports,
+    open_ports,
+    ports_of,
+    remaining,
+)
+from mooring.operators.redis.users.accounts import SENTINEL as ACCOUNTS
+from mooring.operators.redis.users.held import Held as HeldUsers
+from mooring.operators.redis.users.inputs import accounts_in, declares, read_access, secrets_of
+from mooring.operators.redis.users.plan import state_of as users_state
+from mooring.operators.redis.users.template import ready
 from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.configuration import parse_keys
 from mooring.operators.workload.credentials import Kept, PasswordState, secret_value
 from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import SetState
 from mooring.operators.workload.statefulset import image_in, state_of
@@ -86,17 +109,22 @@ class Inputs:
         """The child objects as they are to be."""
         return Specs(self.cluster, self.found)
 
+    def holding(self, held: HeldUsers) -> Specs:
+        """The child objects with what servers accepted of the users."""
+        return Specs(self.cluster, replace(self.found, access=replace(self.found.access, held=held)))
+
     def ordered(self, orders: Orders) -> Specs:
         """The child objects with what a move changes about them."""
         return Specs(self.cluster, self.found, orders)
 
 
 def _given_secrets(cluster: RedisCluster) -> list[Key]:
-    """The user's Secrets with the password and the certificate, where they are named."""
+    """The user's Secrets with passwords and the certificate, where they are named."""
     spec = spec_of(cluster)
     given = [
         spec.password_secret.name if spec.password_secret else None,
         spec.tls.secret_name if spec.tls else None,
+        *secrets_of(spec.users),
     ]
     return [key for name in given for key in _keys(cluster, name)]
 
@@ -146,17 +174,19 @@ def read_inputs(
     names = Names(cluster.metadata.name or "")
     redis, sentinel = (around.find(apps.StatefulSet, name) for name in (names.redis, names.sentinel))
     declared, no_password = _declared_password(spec, around)
-    kept, password = _passwords(spec, around.find(core.Secret, names.password), declared)
+    secret = around.find(core.Secret, names.password)
+    kept, password = _passwords(spec, secret, declared)
     shutdown, no_shutdown = _shutdown(spec, around)
     problems = "; ".join(str(problem) for problem in validate(cluster))
-    tls, no_tls = _certificates(cluster, around, redis, now or datetime.now(UTC))
+    sets = [one for one in (redis, sentinel) if one is not None]
+    tls, no_tls = _certificates(cluster, around, sets, now or datetime.now(UTC))
     blocked = (
         (Terminal("InvalidSpec", problems) if problems else None) or no_password or no_shutdown or no_tls
     )
     if blocked is not None and redis is None:
         return blocked
-    for secret in (*kept.keys, kept.sentinel):
-        secrets.add(secret)
+    for text in (*kept.keys, kept.sentinel, *kept.accounts.values()):
+        secrets.add(text)
     live = around.find(core.ConfigMap, names.live)
     memory = _memory(spec, around.pods)
     found = Found(
@@ -168,6 +198,19 @@ def read_inputs(
         kept=kept,
         shutdown=shutdown,
         tls=tls,
+        access=read_access(
+            spec.users,
+            spec.default_user,
+            secret=secret,
+            find=partial(around.find, core.Secret),
+            accounts=kept.accounts,
+            fresh=redis is None,
+            sound=not problems,
+        ),
+        transport=_transport(spec, status, redis),
+        ports=_next_ports(spec, status, redis) if tls is not None else "plain",
+        open=_open_ports(around, sets) if sets else _declared_ports(spec),
+        operator=operator_namespace(),
         lineage=status.lineage,
         lineage_kept=around.find(core.ConfigMap, names.lineage) is not None,
     )
@@ -192,31 +235,65 @@ def read_inputs(
 
 
 def _certificates(
-    cluster: RedisCluster, around: Surroundings, redis: apps.StatefulSet | None, now: datetime
-) -> tuple[Held | None, Wait | Terminal | None]:
-    """The certificates of a cluster that takes TLS, and what keeps TLS from being as it is declared."""
-    spec, names = spec_of(cluster).tls or TlsSpec(), Names(cluster.metadata.name or "")
-    wanted, there = bool(spec.enabled), _takes_tls(redis) if redis is not None else bool(spec.enabled)
-    changed = Terminal("InvalidSpec", CHANGED) if wanted is not there else None
-    if not there:
-        return None, changed
-    named = (spec.secret_name if wanted else None) or ""
+    cluster: RedisCluster, around: Surroundings, sets: Sequence[apps.StatefulSet], now: datetime
+) -> tuple[Held | None, Wait | None]:
+    """The certificates of a cluster that takes TLS or is to, and what keeps TLS from being as it is declared."""
+    spec, names = spec_of(cluster).tls or SentinelTls(), Names(cluster.metadata.name or "")
+    there, made = around.find(core.Secret, names.tls), around.find(core.Secret, names.tls_authority)
+    if not spec.enabled:
+        if _open_ports(around, sets) == "plain":
+            return None, None
+        if (held := remaining(there, made)) is not None:
+            return held, None
+    named = (spec.secret_name if spec.enabled else None) or ""
     held, why = hold(
         mine=around.find(core.Secret, named) if named else None,
         named=named,
-        there=around.find(core.Secret, names.tls),
-        made=around.find(core.Secret, names.tls_authority),
+        there=there,
+        made=made,
         hosts=[*names.hosts(cluster.metadata.namespace or ""), *_addresses(around.pods)],
         now=now,
     )
     if not why:
-        return held, changed
-    text = f"spec.tls.secretName: {why}"
-    return held, changed or Wait("CertificateUnusable", text, after=30.0, stalled=True)
+        return held, None
+    return held, Wait("CertificateUnusable", f"spec.tls.secretName: {why}", after=30.0, stalled=True)
 
 
-def _takes_tls(one: apps.StatefulSet) -> bool:
-    return encrypted(one.spec.template if one.spec else None)
+def _declared_ports(spec: RedisClusterSpec) -> Ports:
+    return spec.tls.ports if spec.tls is not None else "plain"
+
+
+def _ports_in(one: apps.StatefulSet | None) -> Ports:
+    """Which ports the template in place opens."""
+    template = one.spec.template if one is not None and one.spec is not None else None
+    metadata = template.metadata if template is not None else None
+    return ports_of(metadata.annotations if metadata is not None else None)
+
+
+def _open_ports(around: Surroundings, sets: Sequence[apps.StatefulSet]) -> Ports:
+    """Which ports any pod has open, or will have."""
+    pods = [ports_of(one.metadata.annotations) for one in around.pods]
+    return open_ports([*pods, *map(_ports_in, sets)])
+
+
+def _transport(
+    spec: RedisClusterSpec, status: RedisClusterStatus, redis: apps.StatefulSet | None
+) -> Transport:
+    """What servers and sentinels use among themselves: where a template leaves the choice, what is recorded."""
+    recorded, declared = status.tls or TlsProgress(), _declared_ports(spec)
+    if redis is not None and (there := _ports_in(redis)) != "both":
+        return there
+    if redis is not None and recorded.transport:
+        return "tls" if recorded.transport == "tls" else "plain"
+    return "plain" if declared == "plain" else "tls"
+
+
+def _next_ports(spec: RedisClusterSpec, status: RedisClusterStatus, redis: apps.StatefulSet | None) -> Ports:
+    """Which ports the next template opens."""
+    moving = redis is not None and status.tls is not None and status.tls.phase == "Moving"
+    return next_ports(
+        declared=_declared_ports(spec), transport=_transport(spec, status, redis), moving=moving
+    )
 
 
 def _addresses(pods: Sequence[core.Pod]) -> list[str]:
@@ -243,11 +320,12 @@ def _passwords(
 ) -> tuple[Kept, PasswordState]:
     """Those of the cluster's Secret; for a new or an adopted cluster the declared one."""
     sentinel = _text(secret, "sentinel") or os.urandom(16).hex()
+    accounts = accounts_in(secret, ACCOUNTS, declared=declares(spec.users, spec.default_user))
     grace = float(60 if spec.password_grace_seconds is None else spec.password_grace_seconds)
     if secret is None:
-        return Kept(password=declared or "", sentinel=sentinel), PasswordState(grace=grace)
+        return Kept(password=declared or "", sentinel=sentinel, accounts=accounts), PasswordState(grace=grace)
     texts = {name: _text(secret, name) for name in ("next", "previous") if name in (secret.data or {})}
-    kept = Kept(password=_text(secret, "password"), sentinel=sentinel, **texts)
+    kept = Kept(password=_text(secret, "password"), sentinel=sentinel, accounts=accounts, **texts)
     target = kept.next if kept.next is not None else declared
     state = PasswordState(
         staged=kept.next is not None,
@@ -312,7 +390,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
     silent = Recorded.of(status).unreachable_since
     keys = (
         *_READS_FIRST,
-        *(["tls-ca-cert-file"] if found.tls is not None else []),
+        *(["tls-ca-cert-file", "tls-replication"] if found.tls is not None else []),
         *inputs.wanted.config,
         *(status.config or {}),
     )
@@ -321,9 +399,11 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         redis=of("redis", found.redis),
         sentinels=of("sentinel", found.sentinel),
         kept=found.kept,
+        access=found.access,
         keys=[key for key in keys if canonical(key) not in SECRET_KEYS],
         silent=silent.keys(),
-        tls=found.tls is not None,
+        tls=found.transport == "tls",
+        ports={one.metadata.name or "": ports_of(one.metadata.annotations) for one in inputs.around.pods},
     )
     volumes, old = _volumes(inputs, born)
     observed = Observed(
@@ -332,7 +412,14 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         sentinel_set=_set_state(found.sentinel, specs, "sentinel"),
         published=parse_keys(found.live or ""),
         password=inputs.password,
+        users=users_state(
+            found.access,
+            ready=ready(found.redis, [one.pod for one in topology.members]),
+            grace=inputs.password.grace,
+        ),
         tls=found.tls.state if found.tls is not None else TlsState(),
+        transport=found.transport,
+        ports=_ports_in(found.redis),
         volumes=volumes,
         old_claims=old,
     )

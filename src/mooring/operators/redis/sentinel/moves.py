@@ -13,6 +13,15 @@ from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.topology import Member, Watcher
 from mooring.operators.redis.sentinel.types import LastFailover, Operation, PasswordChange
+from mooring.operators.redis.tls import TlsProgress
+from mooring.operators.redis.users.moves import (
+    PresentAccount,
+    RemoveUsers,
+    SetUsers,
+    TellSentinels,
+    UsersDone,
+    UsersMove,
+)
 from mooring.operators.workload.configuration import ConfigResult, PublishConfig
 from mooring.operators.workload.moves import DeletePod, LabelRoles, Resize, RestoreTemplate, WriteTemplate
 from mooring.operators.workload.rollout import Roll
@@ -31,6 +40,8 @@ __all__ = [
     "LabelRoles",
     "Monitor",
     "Move",
+    "MoveSentinels",
+    "PresentAccount",
     "PresentPassword",
     "Promote",
     "PublishConfig",
@@ -38,17 +49,23 @@ __all__ = [
     "Quarantine",
     "ReadCertificates",
     "Record",
+    "RemoveUsers",
+    "Repoint",
     "Resize",
     "RestartSentinel",
     "RestoreTemplate",
     "SetPassword",
     "SetPriority",
+    "SetTransport",
+    "SetUsers",
     "StagePassword",
     "Switch",
     "SwitchPassword",
     "Target",
+    "TellSentinels",
     "TuneSentinel",
     "TurnCertificates",
+    "UsersMove",
     "Verdict",
     "Wait",
     "WriteTemplate",
@@ -92,6 +109,8 @@ class Done:
     """A key that was refused or clamped: a snapshot alone would have it set again for ever."""
     lost_bytes: int | None = None
     """What a second master had that is gone now."""
+    users: UsersDone | None = None
+    """What became of users."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +127,7 @@ class Record(Move):
     """Roll-outs by component."""
     password: PasswordChange | None = None
     """One without a phase: the change is over."""
+    tls: TlsProgress | None = None
     quarantined: frozenset[str] | None = None
     """Volumes whose foreign data is kept from being overwritten."""
 
@@ -269,6 +289,31 @@ class RestartSentinel(DatabaseMove):
 @dataclass(frozen=True, kw_only=True)
 class TurnCertificates(Move):
     """Write the next certificates into the cluster's Secrets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetTransport(DatabaseMove):
+    """Make servers present themselves by TLS, or without, from their next replication on."""
+
+    targets: tuple[Target, ...]
+    tls: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repoint(DatabaseMove):
+    """Make a replica follow the same master at its other port."""
+
+    target: Target
+    master: Target
+    tls: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveSentinels(DatabaseMove):
+    """Let sentinels restart in place and watch the same servers at their other port."""
+
+    sentinels: tuple[Target, ...]
+    tls: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from mooring.operators.redis.sentinel import changes, passwords, quorum, roll, switchover
+from mooring.operators.redis.sentinel import changes, passwords, quorum, roll, switchover, transport, users
 from mooring.operators.redis.sentinel.failover import find_master, gap_of, loss_of
 from mooring.operators.redis.sentinel.lineage import Standing
 from mooring.operators.redis.sentinel.moves import (
@@ -49,7 +49,7 @@ def decide(snapshot: Snapshot) -> Verdict:
 
 def _only_notes(record: Record) -> bool:
     """It starts nothing."""
-    return record.operation is None and record.password is None and not record.rolls
+    return record.operation is None and record.password is None and record.tls is None and not record.rolls
 
 
 def next_step(snapshot: Snapshot) -> Verdict:
@@ -271,13 +271,16 @@ _RULES: tuple[Rule, ...] = (
     _note_master,
     _demote_others,
     _open_master,
+    transport.agree,
     _follow,
     _label,
     switchover.leave,
     switchover.resume,
     _note_members,
     _release,
+    transport.move_replicas,
     passwords.keep,
+    users.keep,
     quorum.repair,
     _change,
 )

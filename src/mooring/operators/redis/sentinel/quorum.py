@@ -9,6 +9,7 @@ left would spread its old master by its higher epoch.
 from __future__ import annotations
 
 from mooring.operators.redis.address import Address
+from mooring.operators.redis.sentinel import transport
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
     Hasten,
@@ -57,6 +58,8 @@ def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None
     seen = [(one, one.sentinel) for one in snapshot.watchers if one.sentinel is not None]
     if snapshot.failing_over:
         return Wait("SentinelFailover", "the sentinels are changing the master", after=0.3)
+    if moved := transport.move_sentinels(snapshot):
+        return moved
     if recreate := _unlock(snapshot, seen=seen, right=right):
         return recreate
     blank = [one for one, it in seen if it.master is None]

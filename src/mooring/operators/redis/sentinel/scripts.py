@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK, BEGIN, ENCRYPTED, LOCK, REDIS_LIVE, REDIS_READY
+from mooring.operators.redis.shell import ASK, BEGIN, ENCRYPTED, LOCK, REDIS_LIVE, REDIS_READY, WRITTEN
 
 __all__ = [
     "PRE_STOP",
@@ -55,6 +55,7 @@ fi
     case $(redis-server --version) in *v=[23].*) shown=$(printf '"%s"\n' "$secret" | sed -e 's/[\\"]/\\&/g') ;; esac
     printf 'requirepass "%s"\nmasterauth "%s"\n' "$secret" "$shown"
   fi
+  users
   [ ! -d "$home/tls" ] || encrypted 6380
   printf 'dir "%s"\n' "$data"
   [ -z "${POD_IP:-}" ] || printf 'slave-announce-ip %s\n' "$POD_IP"
@@ -66,13 +67,13 @@ begin "$@"
 PRE_STOP: Final = f"""#!/bin/sh
 # A master hands over before it stops. The operator does that within a second or two; if it does not, the
 # sentinels are asked. Bounded, and never a reason not to stop.
-{ASK}
+{ASK}{WRITTEN}
 watching() {{
   if [ -d "$home/tls" ]; then
-    redis-cli --tls --cacert "$home/tls/ca.crt" -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26380 "$@"
-  else
-    redis-cli -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26379 "$@"
+    redis-cli --tls --cacert "$home/tls/ca.crt" -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26380 "$@" && return
+    [ -n "${{KEEP_PLAIN:-}}" ] || return 1  # while TLS is turned on, a sentinel may not have it yet
   fi
+  redis-cli -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26379 "$@"
 }}
 leads() {{ ask 'INFO replication' | tr -d '\\r' | grep -q '^role:master'; }}
 followed() {{ ask 'INFO replication' | tr -d '\\r' | grep -q '^slave[0-9].*state=online'; }}
@@ -81,17 +82,18 @@ while [ "$tries" -lt 6 ] && leads && followed; do
   tries=$((tries + 1))
   sleep 1
 done
-leads && followed || exit 0
+leads && followed || {{ written; exit 0; }}
 ask 'CLIENT PAUSE 15000 WRITE' >/dev/null
 sleep 1
 watching SENTINEL FAILOVER mymaster >/dev/null 2>&1
 tries=0
 while [ "$tries" -lt 5 ]; do
   now=$(watching SENTINEL get-master-addr-by-name mymaster 2>/dev/null)
-  [ "$(printf '%s\\n' "$now" | head -n 1)" = "${{POD_IP:-}}" ] || exit 0
+  [ "$(printf '%s\\n' "$now" | head -n 1)" = "${{POD_IP:-}}" ] || break
   tries=$((tries + 1))
   sleep 1
 done
+written
 exit 0
 """
 
@@ -106,13 +108,22 @@ umask 077
 """
     + ENCRYPTED
     + r"""# INFO shows the name of the configuration file, and that tells which authorities this start has read.
+# With both ports open it also tells which one the sentinel uses: that of the port it announces, which the operator sets
+# before it restarts it.
 if [ -d "$home/tls" ]; then
   for trusted in "$home"/tls/ca-*.crt; do :; done
   trusted=${trusted##*/}
-  conf=$home/run/sentinel.${trusted%.crt}.conf
-  for one in "$home"/run/sentinel.ca-*.conf; do
-    [ ! -e "$one" ] || [ "$one" = "$conf" ] || mv "$one" "$conf"
+  uses=${KEEP_PLAIN:-tls} before=
+  for one in "$home"/run/sentinel.ca-*.conf "$home"/run/sentinel.plain.ca-*.conf; do
+    [ ! -e "$one" ] || before=$one
   done
+  if [ -n "${KEEP_PLAIN:-}" ] && [ -n "$before" ]; then
+    uses=plain
+    ! grep -q '^sentinel announce-port "\{0,1\}26380' "$before" || uses=tls
+  fi
+  conf=$home/run/sentinel.${trusted%.crt}.conf
+  [ "$uses" = tls ] || conf=$home/run/sentinel.plain.${trusted%.crt}.conf
+  [ -z "$before" ] || [ "$before" = "$conf" ] || mv "$before" "$conf"
 fi
 if [ ! -s "$conf" ]; then
   id=$(printf '%s/%s' "${POD_NAMESPACE:-}" "${POD_NAME:-$(hostname)}" | sha1sum | cut -c1-40)
@@ -120,6 +131,10 @@ if [ ! -s "$conf" ]; then
     cat "$home/conf/sentinel.conf"
     echo
     [ ! -d "$home/tls" ] || encrypted 26380
+    case ${KEEP_PLAIN:-} in
+      plain) echo 'sentinel announce-port 26379' ;;
+      tls) echo 'sentinel announce-port 26380' ;;
+    esac
     printf 'sentinel myid %s\n' "$id"
     [ -z "${POD_IP:-}" ] || printf 'sentinel announce-ip %s\n' "$POD_IP"
     # Clients may ask and subscribe without a password. What a sentinel watches is changed by the operator and by its
@@ -139,6 +154,18 @@ if [ ! -s "$conf" ]; then
 fi
 if [ -d "$home/tls" ]; then
   sed -i -e "s|^tls-ca-cert-file .*|tls-ca-cert-file \"$home/tls/$trusted\"|" "$conf"
+fi
+if [ -n "${KEEP_PLAIN:-}" ] && [ -d "$home/tls" ]; then
+  case $uses in tls) data=6380 old=6379 own=26380 replication=yes ;; *) data=6379 old=6380 own=26379 replication=no ;; esac
+  if grep -q "^sentinel monitor mymaster [^ ]* $old " "$conf"; then
+    # It goes on with the same servers at their other port; what it heard of that one before would stand there twice.
+    sed -i -e "/^sentinel known-replica mymaster [^ ]* $data\$/d" \
+      -e "s/^\(sentinel monitor mymaster [^ ]* \)$old /\1$data /" \
+      -e "s/^\(sentinel known-replica mymaster [^ ]* \)$old\$/\1$data/" \
+      -e "s/^\(sentinel known-sentinel mymaster [^ ]* \)[0-9]* /\1$own /" "$conf"
+  fi
+  sed -i -e '/^tls-replication /d' "$conf"
+  echo "tls-replication $replication" >>"$conf"
 fi
 [ -z "${RENDER_ONLY:-}" ] || exit 0
 # A sentinel writes its password down without quotes and cannot read one with a space or a quote in it again.

@@ -173,6 +173,7 @@ def wanted_of(cluster: RedisCluster, *, memory: int = 0, held: Collection[str] |
         min_replicas=int(least) if least.isdigit() else 0,
         elect=annotations.get(ELECT_ANNOTATION, ""),
         image=spec.image or "",
+        ports=spec.tls.ports if spec.tls is not None else "plain",
         discard=frozenset(name.strip() for name in discard.split(",") if name.strip()),
     )
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
 from mooring.operators.redis.sentinel.moves import Target, sentinel_target
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Server, Topology, Watcher
@@ -20,7 +19,9 @@ from mooring.operators.redis.sentinel.types import (
     RedisClusterStatus,
     SentinelStatus,
 )
-from mooring.operators.redis.tls import TlsState
+from mooring.operators.redis.tls import Ports, TlsProgress, TlsState, Transport
+from mooring.operators.redis.users.plan import UsersState
+from mooring.operators.redis.users.status import refused_by
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.credentials import PasswordState
 from mooring.operators.workload.rollout import Roll, SetState
@@ -68,6 +69,13 @@ class Wanted:
     """Whether a new template may be rolled out."""
     image: str = ""
     """The declared image of the servers."""
+    ports: Ports = "plain"
+    """Which ports are to be open."""
+
+    @property
+    def transport(self) -> Transport:
+        """What servers and sentinels are to use among themselves."""
+        return "plain" if self.ports == "plain" else "tls"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +94,10 @@ class Recorded:
     """Roll-outs under way or stopped, by component."""
     password: PasswordChange | None = None
     """Where a change of the password stands."""
+    refused_users: Mapping[str, str] = field(default_factory=dict)
+    """What servers refused of users, by name."""
+    tls: TlsProgress | None = None
+    """Where turning TLS on or off stands."""
     quarantined: frozenset[str] = frozenset()
     """Volumes whose foreign data is kept."""
 
@@ -102,6 +114,8 @@ class Recorded:
             config=status.config or {},
             rolls=status.rolls or {},
             password=status.password,
+            refused_users=refused_by(status.users),
+            tls=status.tls,
             quarantined=frozenset(status.quarantined or ()),
         )
 
@@ -124,8 +138,14 @@ class Observed:
     """Live keys as a restarting server would read them."""
     password: PasswordState = field(default_factory=PasswordState)
     """What is in the cluster's Secret, and whether it is what is declared."""
+    users: UsersState = field(default_factory=UsersState)
+    """The users that servers are to have, and had when that was last written down."""
     tls: TlsState = field(default_factory=TlsState)
     """The certificates that servers are to show and to trust."""
+    transport: Transport = "plain"
+    """What servers and sentinels use among themselves, as recorded."""
+    ports: Ports = "plain"
+    """Which ports the servers' template in place opens."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Claim UID by pod name, also of pods that do not exist."""
     old_claims: frozenset[str] = frozenset()
@@ -144,6 +164,11 @@ class Snapshot:
     @property
     def topology(self) -> Topology:
         return self.observed.topology
+
+    @property
+    def encrypts(self) -> bool:
+        """Servers and sentinels are to reach one another by TLS."""
+        return self.observed.transport == "tls"
 
     @property
     def lineage(self) -> Lineage | None:
@@ -294,9 +319,13 @@ class Snapshot:
         member, server = entry
         return member.pod.terminating, -server.offset, member.pod.ordinal
 
-    def _address(self, ip: str) -> Address:
-        member = self.topology.at(ip)
-        return Address(ip, member.port if member is not None else REDIS_PORT)
+    def _watches(self, watcher: Watcher, ip: str) -> bool:
+        """One that has both ports open may still use the other one."""
+        sentinel, member = watcher.sentinel, self.topology.at(ip)
+        if sentinel is None or sentinel.master is None:
+            return False
+        port = member.port if member is not None else REDIS_PORT
+        return sentinel.master.ip == ip and (watcher.ports == "both" or sentinel.master.port == port)
 
     def useful_sentinels(self, master_ip: str, heirs: list[tuple[Member, Server]]) -> tuple[Target, ...]:
         """Sentinels that watch that master and know a live, eligible heir: they can do a fail-over."""
@@ -305,6 +334,6 @@ class Snapshot:
             sentinel_target(one)
             for one in self.watchers
             if one.sentinel
-            and one.sentinel.master == self._address(master_ip)
+            and self._watches(one, master_ip)
             and any(peer.alive and peer.priority > 0 and peer.ip in known for peer in one.sentinel.replicas)
         )

@@ -16,9 +16,19 @@ from msgspec.structs import replace
 
 from mooring.actor import differs, digest
 from mooring.kube.object import Object
-from mooring.kube.objects import apps, core, meta, policy
+from mooring.kube.objects import apps, core, meta, networking, policy
+from mooring.operators.backup.run import BY
 from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT
-from mooring.operators.redis.pods import DATA, MOUNTS, auth_volume, exporter, password_entries, server
+from mooring.operators.redis.pods import (
+    AUTH_FILES,
+    DATA,
+    EXPORTER_PORT,
+    MOUNTS,
+    auth_volume,
+    exporter,
+    password_entries,
+    server,
+)
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
@@ -32,8 +42,11 @@ from mooring.operators.redis.sentinel.types import (
     SentinelSettings,
     spec_of,
 )
-from mooring.operators.redis.tls import MARK, MOUNT, Held
+from mooring.operators.redis.tls import MARK, MARKS, MOUNT, Held, Ports, Transport
 from mooring.operators.redis.tls import volume as tls_volume
+from mooring.operators.redis.users.held import Access
+from mooring.operators.redis.users.inputs import closes
+from mooring.operators.redis.users.template import inputs_of
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import (
     apart,
@@ -44,11 +57,15 @@ from mooring.operators.workload.containers import (
 )
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.network import allow, of_labels, of_namespace
+from mooring.operators.workload.network import policy as policy_of
 from mooring.operators.workload.statefulset import is_current, on_delete
 
 __all__ = ["Found", "Specs", "gate_arguments"]
 
 _GRACE_SECONDS = 40
+BACKUP = "redis-sentinel-backup"
+"""The actor whose Jobs read servers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +85,18 @@ class Found:
     memory: int = 0
     """Bytes that every redis container may use; 0 without a limit."""
     lineage: Lineage | None = None
+    access: Access = field(default_factory=Access, repr=False)
+    """The users of servers."""
     tls: Held | None = field(default=None, repr=False)
-    """The certificates, where servers take TLS."""
+    """The certificates, where servers take TLS or are to."""
+    transport: Transport = "plain"
+    """What servers and sentinels use among themselves."""
+    ports: Ports = "plain"
+    """Which ports the next template opens."""
+    open: Ports = "plain"
+    """Which ports any pod has open."""
+    operator: str = ""
+    """The operator's namespace."""
     lineage_kept: bool = False
     """The record beside the claims is there already."""
 
@@ -107,6 +134,7 @@ class Specs:
             self.sentinel_set(),
             self.budget("redis"),
             self.budget("sentinel"),
+            *self.network_policies(),
         ]
         if self._found.lineage is not None and (self.keeps_claims or self._found.lineage_kept):
             made.append(self.lineage_record(self._found.lineage))
@@ -126,45 +154,40 @@ class Specs:
 
     @property
     def _encrypted(self) -> bool:
-        return self._found.tls is not None
-
-    @property
-    def _redis_port(self) -> int:
-        return TLS_PORT if self._encrypted else REDIS_PORT
-
-    @property
-    def _sentinel_port(self) -> int:
-        return SENTINEL_TLS_PORT if self._encrypted else SENTINEL_PORT
+        """The next pods take TLS."""
+        return self._found.ports != "plain"
 
     def redis_service(self) -> core.Service:
         """The data pods, headless."""
-        return self._service(self.names.redis, "redis", port=self._redis_port, headless=True)
+        return self._service(self.names.redis, "redis", headless=True)
 
     def sentinel_service(self) -> core.Service:
         """The clients' entry."""
-        return self._service(self.names.sentinel, "sentinel", port=self._sentinel_port, headless=False)
+        return self._service(self.names.sentinel, "sentinel", headless=False)
 
     def sentinel_headless_service(self) -> core.Service:
         """Gives the sentinel pods their names."""
-        return self._service(
-            self.names.sentinel_headless, "sentinel", port=self._sentinel_port, headless=True
-        )
+        return self._service(self.names.sentinel_headless, "sentinel", headless=True)
 
     def role_service(self, role: Literal["master", "replica"]) -> core.Service:
         """For clients that do not ask sentinels: the master, or all replicas."""
         name = self.names.master if role == "master" else self.names.replica
-        made = self._service(name, "redis", port=self._redis_port, headless=False)
+        made = self._service(name, "redis", headless=False)
         assert made.spec is not None
         return replace(made, spec=replace(made.spec, selector={**self._selector("redis"), ROLE: role}))
 
-    def _service(self, name: str, component: Component, *, port: int, headless: bool) -> core.Service:
+    def _service(self, name: str, component: Component, *, headless: bool) -> core.Service:
+        ports = _ports(component, self._found.open)
         return core.Service(
             metadata=self._meta(name, component),
             spec=core.ServiceSpec(
                 type="ClusterIP",
                 cluster_ip="None" if headless else None,
                 selector=self._selector(component),
-                ports=[core.ServicePort(name=component, port=port, target_port=port, protocol="TCP")],
+                ports=[
+                    core.ServicePort(name=name, port=port, target_port=port, protocol="TCP")
+                    for name, port in ports.items()
+                ],
             ),
         )
 
@@ -178,6 +201,27 @@ class Specs:
                 selector=meta.LabelSelector(match_labels=self._selector(component)),
             ),
         )
+
+    def network_policies(self) -> list[networking.NetworkPolicy]:
+        """Who may connect: clients to servers and to the sentinels, which name the master to them."""
+        access = self._spec.network_policy
+        if access is None or not access.enabled:
+            return []
+        members = {
+            name: text for name, text in self._selector("redis").items() if not name.endswith("/component")
+        }
+        known = [*access.client_peers(), of_labels(members), of_namespace(self._found.operator)]
+        servers = allow([*known, of_labels({BY: BACKUP})], [REDIS_PORT, TLS_PORT])
+        if self._exporter is not None:
+            servers += access.scraping(EXPORTER_PORT)
+        return [
+            policy_of(self._meta(self.names.redis, "redis"), pods=self._selector("redis"), rules=servers),
+            policy_of(
+                self._meta(self.names.sentinel, "sentinel"),
+                pods=self._selector("sentinel"),
+                rules=allow(known, [SENTINEL_PORT, SENTINEL_TLS_PORT]),
+            ),
+        ]
 
     # --- configuration -------------------------------------------------------------------------------------
 
@@ -225,7 +269,9 @@ class Specs:
         return core.Secret(
             metadata=self._meta(self.names.password, "redis"),
             type="Opaque",
-            data=password_entries(kept, tls=self._encrypted, sentinel=kept.sentinel),
+            data=password_entries(
+                kept, self._found.access, tls=self._found.tls is not None, sentinel=kept.sentinel
+            ),
         )
 
     def tls_secrets(self) -> list[core.Secret]:
@@ -284,11 +330,16 @@ class Specs:
             decided += [self._exporter, self._found.shutdown]
         plain = [msgspec.to_builtins(one) for one in decided]
         if self._encrypted:
-            plain.append("tls")
+            plain.append("tls" if self._found.ports == "tls" else "tls and plain")
         keys = restart_keys(self._spec, self._found.read_at_start)
         if redis and keys and self._spec.config_policy == "roll":
             plain.append(keys)
-        return digest(plain)
+        if not redis:
+            return digest(plain)
+        if self._exporter is not None and self._found.access.managed:
+            plain.append("exporter account")
+        closed = closes(self._spec.default_user)
+        return inputs_of(plain, self._found.redis, INPUTS, closes=closed)
 
     def _tolerations(self, component: Component) -> list[core.Toleration] | None:
         """UCloud spells those of the servers in its own way."""
@@ -427,7 +478,7 @@ class Specs:
         volumes = [
             config_volume("conf", self.redis_config().metadata.name or ""),
             config_volume("live", self.names.live),
-            auth_volume(self.names.password, "password", "exporter.json"),
+            auth_volume(self.names.password, *AUTH_FILES),
             memory_volume(),
         ]
         if self._encrypted:
@@ -448,7 +499,7 @@ class Specs:
         return core.PodTemplateSpec(
             metadata=meta.ObjectMeta(
                 labels=self._labels(component),
-                annotations={**(of.annotations or {}), MARK: "required"}
+                annotations={**(of.annotations or {}), MARK: MARKS[self._found.ports]}
                 if self._encrypted
                 else of.annotations,
             ),
@@ -469,8 +520,12 @@ class Specs:
         made = server(
             image=spec.image,
             pull_policy=spec.image_pull_policy,
-            env=[*self._identity(), core.EnvVar(name="SENTINEL_HOST", value=self.names.sentinel)],
-            ports={"redis": self._redis_port},
+            env=[
+                *self._identity(),
+                core.EnvVar(name="SENTINEL_HOST", value=self.names.sentinel),
+                *self._keep_plain,
+            ],
+            ports=_ports("redis", self._found.ports),
             data=data,
             stop="shutdown.sh",
             ready_period=5,
@@ -490,6 +545,13 @@ class Specs:
     def _tls_mounts(self) -> list[core.VolumeMount]:
         return [MOUNT] if self._encrypted else []
 
+    @property
+    def _keep_plain(self) -> list[core.EnvVar]:
+        """With both ports open, which one servers use among themselves at first."""
+        if self._found.ports != "both":
+            return []
+        return [core.EnvVar(name="KEEP_PLAIN", value=self._found.transport)]
+
     def _exporter_container(self, declared: RedisExporter) -> core.Container:
         return exporter(
             declared.image,
@@ -499,6 +561,7 @@ class Specs:
             ),
             security_context=_unprivileged(self._spec.security_context),
             tls=self._encrypted,
+            account=self._found.access.managed,
         )
 
     def _sentinel_pod(self) -> core.PodTemplateSpec:
@@ -508,8 +571,11 @@ class Specs:
             image=sentinel.image,
             image_pull_policy=sentinel.image_pull_policy,
             command=sentinel.command or ["sh", "/mooring/conf/start.sh"],
-            env=self._identity(),
-            ports=[core.ContainerPort(name="sentinel", container_port=self._sentinel_port, protocol="TCP")],
+            env=[*self._identity(), *self._keep_plain],
+            ports=[
+                core.ContainerPort(name=name, container_port=port, protocol="TCP")
+                for name, port in _ports("sentinel", self._found.ports).items()
+            ],
             resources=sentinel.resources
             or core.ResourceRequirements(
                 requests={"cpu": "20m", "memory": "16Mi"}, limits={"cpu": "100m", "memory": "60Mi"}
@@ -561,6 +627,14 @@ class Specs:
 
     def _selector(self, component: Component) -> dict[str, str]:
         return selector_of(self._namespace, self._name, component)
+
+
+def _ports(component: Component, opened: Ports) -> dict[str, int]:
+    """Ports by name, for pods and Services."""
+    plain, encrypted = (REDIS_PORT, TLS_PORT) if component == "redis" else (SENTINEL_PORT, SENTINEL_TLS_PORT)
+    if opened == "both":
+        return {component: plain, f"{component}-tls": encrypted}
+    return {component: encrypted if opened == "tls" else plain}
 
 
 def _unprivileged(pod: core.PodSecurityContext | None) -> core.SecurityContext | None:

@@ -23,6 +23,7 @@ from mooring.operators.redis.sentinel.moves import (
     PublishPassword,
     Record,
     Resize,
+    UsersMove,
     Verdict,
     Wait,
 )
@@ -31,10 +32,13 @@ from mooring.operators.redis.sentinel.quorum import learning
 from mooring.operators.redis.sentinel.snapshot import LEARNING, UNREACHABLE, Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Watcher
 from mooring.operators.redis.sentinel.types import NodeStatus, RedisClusterStatus, SentinelStatus, spec_of
+from mooring.operators.redis.sentinel.users import servers_of
+from mooring.operators.redis.users import status as users_status
+from mooring.operators.redis.users.moves import UsersDone
 from mooring.operators.workload.pods import ordinal_of
 from mooring.runtime import rfc3339
 
-__all__ = ["LOOK_AGAIN", "after_step", "readiness", "recorded", "report", "topology_status"]
+__all__ = ["LOOK_AGAIN", "after_step", "after_users", "readiness", "recorded", "report", "topology_status"]
 
 LOOK_AGAIN = 60.0
 """Seconds between two passes over a cluster that is in sync.
@@ -57,8 +61,12 @@ def report(
         shown = changed(snapshot, recorded=changed(snapshot.recorded, lineage=lineage))
     metadata = inputs.cluster.metadata
     labels = selector_of(metadata.namespace or "", names.cluster, "redis")
+    servers = servers_of(snapshot.answering)
+    users = snapshot.observed.users
     status = replace(
         topology_status(status, shown, names),
+        users=users_status.results(status.users, users, servers, now=snapshot.now),
+        other_users=users_status.other_users(users, servers),
         sentinel_ip=entry,
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
     )
@@ -78,12 +86,12 @@ def report(
         status=replace(status, conditions=conditions),
         ready=ready,
         notes=notes_of(inputs, verdict, conditions[0] if changes else None),
-        instead=_instead(inputs, unknown) if isinstance(verdict, InSync) else None,
+        instead=_instead(inputs, status, unknown) if isinstance(verdict, InSync) else None,
         record=isinstance(verdict, Record | Resize),
     )
 
 
-def _instead(inputs: Inputs, unknown: Sequence[str]) -> Wait | Terminal | InSync:
+def _instead(inputs: Inputs, status: RedisClusterStatus, unknown: Sequence[str]) -> Wait | Terminal | InSync:
     """The outcome of a pass over a cluster that works well."""
     if inputs.blocked is not None:
         return inputs.blocked
@@ -93,7 +101,7 @@ def _instead(inputs: Inputs, unknown: Sequence[str]) -> Wait | Terminal | InSync
         if result.message and result.state != "Clamped"
     ]
     storage = inputs.specs.unlike_declared(inputs.around.claims)
-    unmet += [*([storage] if storage else []), *unknown]
+    unmet += [*([storage] if storage else []), *users_status.unmet(status.users), *unknown]
     if unmet:
         return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
     return InSync(again=LOOK_AGAIN)
@@ -111,6 +119,7 @@ def recorded(status: RedisClusterStatus, move: Record) -> RedisClusterStatus:
         password=status.password
         if move.password is None
         else (move.password if move.password.phase else None),
+        tls=move.tls or status.tls,
         rolls=status.rolls if move.rolls is None else dict(move.rolls) or None,
         quarantined=status.quarantined if move.quarantined is None else sorted(move.quarantined),
     )
@@ -128,6 +137,15 @@ def after_step(status: RedisClusterStatus, move: Move, done: Done, *, now: datet
     if isinstance(move, PublishPassword) and status.password is not None:  # the grace of the old one begins
         status = replace(status, password=replace(status.password, since=now))
     return status
+
+
+def after_users(
+    status: RedisClusterStatus, snapshot: Snapshot, move: UsersMove, done: Done, *, now: datetime
+) -> RedisClusterStatus:
+    """The status with what servers refused of users."""
+    servers = servers_of(snapshot.answering)
+    said = users_status.refusals(status.users, move, done.users or UsersDone(), servers=servers, now=now)
+    return replace(status, users=said)
 
 
 def _pointed(status: RedisClusterStatus, names: Collection[str], now: datetime) -> RedisClusterStatus:

@@ -14,9 +14,10 @@ from time import monotonic
 from typing import Any
 
 from mooring.actor import StepFailed
+from mooring.operators.redis.address import SENTINEL_PORTS
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.info import pairs, parse_info
-from mooring.operators.redis.passwords import quoted, take_only
+from mooring.operators.redis.passwords import logins, quoted, take_only
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
     Configure,
@@ -27,22 +28,31 @@ from mooring.operators.redis.sentinel.moves import (
     Follow,
     Hasten,
     Monitor,
+    MoveSentinels,
     PresentPassword,
     Promote,
     PublishPassword,
     Quarantine,
     ReadCertificates,
+    Repoint,
     RestartSentinel,
     SetPassword,
     SetPriority,
+    SetTransport,
     Switch,
     SwitchPassword,
     Target,
+    TellSentinels,
     TuneSentinel,
+    UsersMove,
 )
 from mooring.operators.redis.sentinel.settings import KEYS
 from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server, sentinel_user
 from mooring.operators.redis.tls import shown_leaf
+from mooring.operators.redis.users.accounts import WATCHER
+from mooring.operators.redis.users.held import Access
+from mooring.operators.redis.users.moves import UsersDone
+from mooring.operators.redis.users.steps import change_users, together
 from mooring.operators.redis.versions import capabilities
 from mooring.operators.workload.configuration import ConfigResult, result_of
 from mooring.operators.workload.credentials import Kept
@@ -66,19 +76,23 @@ class Steps:
         dial: Dial,
         *,
         kept: Kept | None = None,
+        access: Access | None = None,
         master_name: str = MASTER_NAME,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         monotonic: Callable[[], float] = monotonic,
     ) -> None:
         self._dial = dial
         self._kept = kept or Kept()
+        self._access = access or Access()
         self._master_name = master_name
         self._sleep = sleep
         self._monotonic = monotonic
 
-    async def run(self, move: DatabaseMove) -> Done:
+    async def run(self, move: DatabaseMove | UsersMove) -> Done:
         """Carry out one move; raises `StepFailed` when it failed."""
         try:
+            if isinstance(move, UsersMove):
+                return Done(users=await self.users(move))
             return await _HANDLERS[type(move)](self, move)
         except DialError as error:
             raise StepFailed(str(error)) from error
@@ -257,8 +271,7 @@ class Steps:
                 name, master = self._master_name, move.master.address
                 with contextlib.suppress(Refused):  # a second try finds it monitored already
                     await link.call("SENTINEL", "MONITOR", name, master.ip, master.port, move.quorum)
-                secret = {"auth-pass": self._kept.password} if self._kept.password else {}
-                await self._tune(link, {**move.settings, **secret, "quorum": str(move.quorum)})
+                await self._tune(link, {**move.settings, **self._presented, "quorum": str(move.quorum)})
 
         await self._confirm(move.master)
         await self._each(move.sentinels, forget)
@@ -318,6 +331,35 @@ class Steps:
                     f"SENTINEL SET {name} was refused: {answer.reply if name != 'auth-pass' else ''}"
                 )
 
+    @property
+    def _presented(self) -> dict[str, str]:
+        """What a sentinel is to show servers."""
+        if self._access.held.told:
+            return {"auth-user": WATCHER, "auth-pass": self._kept.accounts[WATCHER]}
+        return {"auth-pass": self._kept.password} if self._kept.password else {}
+
+    # --- users -------------------------------------------------------------------------------------------
+
+    async def users(self, move: UsersMove) -> UsersDone:
+        """On every server or sentinel at once; what servers refuse of a user is in the result."""
+        if isinstance(move, TellSentinels):
+            account = {"auth-user": WATCHER, "auth-pass": self._kept.accounts[WATCHER]}
+
+            async def tell(target: Target) -> None:
+                async with self._sentinel(target) as link:
+                    await self._tune(link, account)
+
+            await self._each(move.targets, tell)
+            return UsersDone()
+        done: list[UsersDone] = []
+
+        async def one(target: Target) -> None:
+            async with self._data(target) as link:
+                done.append(await change_users(link, move, access=self._access, kept=self._kept))
+
+        await self._each(move.targets, one)
+        return together(done)
+
     # --- passwords ---------------------------------------------------------------------------------------
 
     async def add_password(self, move: AddPassword) -> Done:
@@ -355,7 +397,8 @@ class Steps:
             async with self._data(target) as link:
                 server = await read_server(link, kept=self._kept)
                 inline = text and capabilities(server.version).inline_auth
-                await link.call("CONFIG", "SET", "masterauth", quoted(text) if inline else text)
+                if not self._access.held.presents:
+                    await link.call("CONFIG", "SET", "masterauth", quoted(text) if inline else text)
                 await take_only(link, text, two=server.auth is not None and server.auth.two)
                 if text and _was_open(server, self._kept):
                     await self._cut_unauthenticated(link, text)
@@ -369,6 +412,9 @@ class Steps:
             await link.call("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 
     async def _tell(self, sentinels: tuple[Target, ...], text: str) -> None:
+        if self._access.held.told:  # they present an account, and no password of the cluster's
+            return
+
         async def one(target: Target) -> None:
             async with self._sentinel(target) as link:
                 await self._tune(link, {"auth-pass": text})
@@ -398,8 +444,45 @@ class Steps:
     async def restart_sentinel(self, move: RestartSentinel) -> Done:
         """SHUTDOWN; its configuration outlives the container."""
         async with self._sentinel(move.sentinel) as link:
-            with contextlib.suppress(Unreachable):
-                await link.call("SHUTDOWN")
+            await self._stop(link)
+        return Done()
+
+    async def _stop(self, link: Link) -> None:
+        with contextlib.suppress(Unreachable):
+            await link.call("SHUTDOWN")
+
+    # --- from one port to the other ----------------------------------------------------------------------
+
+    async def set_transport(self, move: SetTransport) -> Done:
+        """CONFIG SET; connections that are open stay as they are."""
+        await self._call_all(move.targets, "CONFIG", "SET", "tls-replication", _yes(move.tls))
+        return Done()
+
+    async def repoint(self, move: Repoint) -> Done:
+        """REPLICAOF at the other port: a partial synchronisation, since its history is the master's."""
+        await self._confirm(move.master)
+        async with self._data(move.target) as link:
+            ip, port = move.master.address
+            answers = await link.pipeline(
+                [("CONFIG", "SET", "tls-replication", _yes(move.tls)), ("SLAVEOF", ip, port)]
+            )
+        for answer in answers:
+            if isinstance(answer, Refused):
+                raise answer
+        return Done()
+
+    async def move_sentinels(self, move: MoveSentinels) -> Done:
+        """The port that a sentinel announces stands in its file, and its next start uses what that says."""
+        plain, encrypted = SENTINEL_PORTS
+
+        async def one(target: Target) -> None:
+            async with self._sentinel(target) as link:
+                await link.call(
+                    "SENTINEL", "CONFIG", "SET", "announce-port", encrypted if move.tls else plain
+                )
+                await self._stop(link)
+
+        await self._each(move.sentinels, one)
         return Done()
 
     # --- configuration -----------------------------------------------------------------------------------
@@ -439,7 +522,7 @@ class Steps:
 
     @contextlib.asynccontextmanager
     async def _data(self, target: Target) -> AsyncIterator[Link]:
-        async with self._dial.link(target.address, password=self._kept.keys) as link:
+        async with self._dial.link(target.address, password=logins(self._kept)) as link:
             await _same_process(link, target)
             yield link
 
@@ -496,6 +579,9 @@ _HANDLERS: dict[type[DatabaseMove], Callable[[Steps, Any], Awaitable[Done]]] = {
     Hasten: Steps.hasten,
     Configure: Steps.configure,
     ReadCertificates: Steps.read_certificates,
+    SetTransport: Steps.set_transport,
+    Repoint: Steps.repoint,
+    MoveSentinels: Steps.move_sentinels,
     RestartSentinel: Steps.restart_sentinel,
 }
 
@@ -506,6 +592,10 @@ async def _same_process(link: Link, target: Target) -> None:
         raise AnotherProcess(
             f"{target.name}: the process that was seen no longer answers at {target.address}"
         )
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _was_open(server: Server, kept: Kept) -> bool:

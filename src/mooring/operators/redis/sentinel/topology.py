@@ -13,9 +13,13 @@ from typing import Any
 
 from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT, Address
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
-from mooring.operators.redis.info import keys_of, pairs, parse_info
-from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, told_auth
-from mooring.operators.redis.tls import shown_issuer, shown_leaf
+from mooring.operators.redis.info import keys_of, pairs, parse_info, rewriting
+from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, logins, told_auth
+from mooring.operators.redis.tls import Ports, shown_issuer, shown_leaf
+from mooring.operators.redis.users import seen
+from mooring.operators.redis.users.accounts import REPLICA
+from mooring.operators.redis.users.held import Access
+from mooring.operators.redis.users.seen import SeenUsers
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
@@ -76,11 +80,13 @@ class Server:
     priority: int = 0
     replicas: tuple[Replica, ...] = ()
     keys: int = 0
-    persisting: bool = False
-    """A save or AOF rewrite runs."""
+    rewriting: bool = False
+    """It writes its append-only file anew; of a first one SIGTERM does not end it (see `mooring.operators.redis.info.rewriting`)."""
     config: Mapping[str, str] = field(default_factory=dict)
     auth: Auth | None = None
     """Which passwords it takes and presents; None where it was not asked."""
+    users: SeenUsers | None = None
+    """Its users; None where they were not asked for, or of a server before 6.0."""
     leaf: str = ""
     """Digest of the certificate that it shows; "" without TLS."""
 
@@ -147,6 +153,8 @@ class Sentinel:
     """When that ends."""
     authority: str = ""
     """Name of the file with the authorities that it read at its start; "" without TLS."""
+    encrypts: bool = False
+    """It reaches servers and the other sentinels by TLS."""
     other_masters: tuple[str, ...] = ()
     """Names of further masters it monitors; not ours, left alone."""
 
@@ -167,6 +175,9 @@ class Member:
     server: Server | None = None
     error: str = ""
     port: int = REDIS_PORT
+    """The one that the operator and the other servers use."""
+    ports: Ports = "plain"
+    """Those that are open."""
 
     @property
     def name(self) -> str:
@@ -189,6 +200,8 @@ class Watcher:
     sentinel: Sentinel | None = None
     error: str = ""
     port: int = SENTINEL_PORT
+    ports: Ports = "plain"
+    """Those that are open."""
 
     @property
     def name(self) -> str:
@@ -221,23 +234,45 @@ async def read_topology(
     redis: Sequence[Pod],
     sentinels: Sequence[Pod],
     kept: Kept | None = None,
+    access: Access | None = None,
     keys: Sequence[str] = (),
     silent: Collection[str] = (),
     master_name: str = MASTER_NAME,
     tls: bool = False,
+    ports: Mapping[str, Ports] | None = None,
 ) -> Topology:
     """Ask every pod that has an address, all at once; ``keys`` are the configuration keys to read.
 
     ``silent`` names pods that did not answer the last time: they get `SILENT_TIMEOUT`, so that a server that hangs
-    delays what the others have to say as little as possible.
+    delays what the others have to say as little as possible. ``tls`` is what is used where a pod leaves the choice;
+    ``ports`` are those that pods have open, where they do not all take what ``tls`` says.
     """
     known = kept or Kept()
     waits = dict.fromkeys(silent, SILENT_TIMEOUT)
-    data, watching = (TLS_PORT, SENTINEL_TLS_PORT) if tls else (REDIS_PORT, SENTINEL_PORT)
+
+    def of(pod: Pod) -> Ports:
+        return (ports or {}).get(pod.name, "tls" if tls else "plain")
+
+    def takes_tls(pod: Pod) -> bool:
+        return of(pod) == "tls" or (tls and of(pod) == "both")
+
+    def data(pod: Pod) -> Member:
+        return Member(pod=pod, port=TLS_PORT if takes_tls(pod) else REDIS_PORT, ports=of(pod))
+
+    def watching(pod: Pod) -> Watcher:
+        return Watcher(pod=pod, port=SENTINEL_TLS_PORT if takes_tls(pod) else SENTINEL_PORT, ports=of(pod))
+
     members, watchers = await asyncio.gather(
         asyncio.gather(
             *(
-                _member(dial, Member(pod=pod, port=data), kept=known, keys=keys, timeout=waits.get(pod.name))
+                _member(
+                    dial,
+                    data(pod),
+                    kept=known,
+                    access=access or Access(),
+                    keys=keys,
+                    timeout=waits.get(pod.name),
+                )
                 for pod in redis
             )
         ),
@@ -245,7 +280,7 @@ async def read_topology(
             *(
                 _watcher(
                     dial,
-                    Watcher(pod=pod, port=watching),
+                    watching(pod),
                     kept=known,
                     master_name=master_name,
                     timeout=waits.get(pod.name),
@@ -261,13 +296,13 @@ async def read_topology(
 
 
 async def _member(
-    dial: Dial, member: Member, *, kept: Kept, keys: Sequence[str], timeout: float | None
+    dial: Dial, member: Member, *, kept: Kept, access: Access, keys: Sequence[str], timeout: float | None
 ) -> Member:
     if not member.ip or not member.pod.running:
         return replace(member, error=member.pod.trouble or "the container is not running")
     try:
-        async with dial.link(member.address, password=kept.keys, reply_timeout=timeout) as link:
-            server = await read_server(link, keys=keys, kept=kept)
+        async with dial.link(member.address, password=logins(kept), reply_timeout=timeout) as link:
+            server = await read_server(link, keys=keys, kept=kept, access=access)
             return replace(member, server=replace(server, leaf=shown_leaf(link.certificate)))
     except DialError as error:
         return replace(member, error=str(error))
@@ -293,13 +328,17 @@ def sentinel_user(kept: Kept) -> tuple[str, str] | None:
     return (SENTINEL_USER, kept.sentinel) if kept.sentinel else None
 
 
-async def read_server(link: Link, *, keys: Sequence[str] = (), kept: Kept | None = None) -> Server:
-    """One round trip to a data server."""
+async def read_server(
+    link: Link, *, keys: Sequence[str] = (), kept: Kept | None = None, access: Access | None = None
+) -> Server:
+    """One round trip to a data server; with ``access`` also its users, where any are declared."""
     wanted = list(dict.fromkeys(["slave-priority", *keys]))
     sections = ("server", "replication", "persistence", "keyspace")
     questions = [*(("INFO", section) for section in sections), *(("CONFIG", "GET", key) for key in wanted)]
-    answers = await link.pipeline([*questions, *(ASKED if kept is not None else ())])
-    secret = answers[len(questions) :]
+    auths = ASKED if kept is not None else ()
+    users = seen.ASKED if access is not None and access.managed else ()
+    answers = await link.pipeline([*questions, *auths, *users])
+    secret, listed = answers[len(questions) :][: len(auths)], answers[len(questions) + len(auths) :]
     del answers[len(questions) :]
     info: dict[str, str] = {}
     config: dict[str, str] = {}
@@ -311,7 +350,13 @@ async def read_server(link: Link, *, keys: Sequence[str] = (), kept: Kept | None
         elif not isinstance(answer, Refused):
             config.update(pairs(answer))
     auth = told_auth(kept, *secret) if kept is not None else None
-    return replace(server_of(info, config), auth=auth)
+    server = replace(server_of(info, config), auth=auth)
+    if access is None or kept is None or not listed:
+        return server
+    return replace(
+        server,
+        users=seen.read_users(access, server.version, kept.accounts.get(REPLICA, ""), listed),
+    )
 
 
 def server_of(info: Mapping[str, str], config: Mapping[str, str]) -> Server:
@@ -336,7 +381,7 @@ def server_of(info: Mapping[str, str], config: Mapping[str, str]) -> Server:
         priority=_int(priority, 100),
         replicas=tuple(_replicas(info)),
         keys=keys_of(info),
-        persisting=info.get("rdb_bgsave_in_progress") == "1" or info.get("aof_rewrite_in_progress") == "1",
+        rewriting=rewriting(info),
         config=config,
     )
 
@@ -390,6 +435,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
         else {name.lower(): _int(value) for name, value in pairs(timers).items()},
         other_masters=tuple(str(master.get("name")) for master in known if master is not ours),
         authority=_authority(process.get("config_file", "")),
+        encrypts=_encrypts(process.get("config_file", "")),
         locked=isinstance(timers, Refused) and timers.reply.startswith("NOPERM"),
     )
     if ours is None:
@@ -408,8 +454,15 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
 
 def _authority(config_file: str) -> str:
     """A sentinel cannot be asked what it trusts; its start names the configuration file by that."""
-    name = config_file.rpartition("/")[2].removeprefix("sentinel.").removesuffix(".conf")
+    name = (
+        config_file.rpartition("/")[2].removeprefix("sentinel.").removeprefix("plain.").removesuffix(".conf")
+    )
     return f"{name}.crt" if name.startswith("ca-") else ""
+
+
+def _encrypts(config_file: str) -> bool:
+    """Nor which port it uses, where both are open; that is in the name too."""
+    return config_file.rpartition("/")[2].startswith("sentinel.ca-")
 
 
 def _peers(answer: Any) -> tuple[Peer, ...]:

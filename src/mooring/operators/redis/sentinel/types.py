@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from mooring.kube.object import Object, Resource
 from mooring.kube.objects import core
 from mooring.kube.part import Part
-from mooring.operators.backup.types import RestoreStatus
-from mooring.operators.redis.backup.types import RestoreFromSpec
+from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.redis.sentinel.lineage import Lineage
-from mooring.operators.redis.tls import TlsSpec
+from mooring.operators.redis.tls import Ports, TlsProgress, TlsSpec
+from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
 from mooring.operators.workload.configuration import ConfigResult
+from mooring.operators.workload.network import NetworkAccess
 from mooring.operators.workload.rollout import TIME, Roll
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
 
@@ -44,6 +45,7 @@ __all__ = [
     "SecretKey",
     "SentinelSettings",
     "SentinelStatus",
+    "SentinelTls",
     "spec_of",
 ]
 
@@ -131,6 +133,22 @@ class SentinelSettings(Part, frozen=True, kw_only=True):
     annotations: Annotated[dict[str, str] | None, F("Of the pods.")] = None
 
 
+class SentinelTls(TlsSpec, frozen=True, kw_only=True):
+    """Encrypted connections: of clients, between servers, and of sentinels."""
+
+    plain_ports: Annotated[
+        bool | None,
+        F("Keep the ports without TLS (6379, sentinels 26379) open for clients that do not use it yet."),
+    ] = None
+
+    @property
+    def ports(self) -> Ports:
+        """Which ports are to be open."""
+        if not self.enabled:
+            return "plain"
+        return "both" if self.plain_ports else "tls"
+
+
 @rules(
     at_most_one_of(
         "password", "passwordSecret", message="give spec.password or spec.passwordSecret, not both"
@@ -166,7 +184,8 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     ] = None
     storage: Annotated[RedisStorage | None, F("Where the data is stored.")] = None
     password: Annotated[str | None, F("In clear text; passwordSecret is better.", max_length=48)] = None
-    tls: Annotated[TlsSpec | None, F("Encrypted connections; absent: none.")] = None
+    tls: Annotated[SentinelTls | None, F("Encrypted connections; absent: none.")] = None
+    network_policy: Annotated[NetworkAccess | None, F("Who may connect; absent: everybody.")] = None
     password_secret: Annotated[SecretKey | None, F("The password, from a Secret; it is copied.")] = None
     password_grace_seconds: Annotated[
         int | None,
@@ -177,6 +196,10 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
             default=60,
         ),
     ] = None
+    users: Annotated[
+        list[UserSpec] | None, F("ACL users, on every server as they are declared.", max_items=100)
+    ] = None
+    default_user: Annotated[DefaultUserSpec | None, F("The user of clients that name none.")] = None
     exporter: Annotated[RedisExporter | None, F("Metrics of every server.")] = None
     affinity: Annotated[core.Affinity | None, F("Default: apart from each other where possible.")] = None
     security_context: Annotated[core.PodSecurityContext | None, F("Of the pods.")] = None
@@ -197,7 +220,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     disable_persistence: Annotated[bool | None, F("No append-only file and no snapshots.")] = None
     sentinel: Annotated[SentinelSettings | None, F("The sentinels.")] = None
     restore_from: Annotated[
-        RestoreFromSpec | None,
+        RestoreFrom | None,
         F("The backup that a new cluster begins with. Of no effect once it did."),
     ] = None
 
@@ -293,6 +316,11 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     last_failover: Annotated[LastFailover | None, F("The last change of master.")] = None
     config: Annotated[dict[str, ConfigResult] | None, F("What became of each key of spec.config.")] = None
     password: Annotated[PasswordChange | None, F("A change of the password under way.")] = None
+    users: Annotated[dict[str, UserResult] | None, F("What became of each declared user.")] = None
+    other_users: Annotated[
+        list[str] | None, F("Users of servers that nobody declared; they are left alone.")
+    ] = None
+    tls: Annotated[TlsProgress | None, F("Where turning TLS on or off stands.")] = None
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
     size: Annotated[int | None, F("Redis pods there are.")] = None
     selector: Annotated[str | None, F("Label selector of the redis pods.")] = None
@@ -307,8 +335,18 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
         PrinterColumn(
             "Size", ".spec.size", type="integer", description="The number of Redis node in the ensemble"
         ),
-        PrinterColumn("Status", ".status.conditions[].type", description="The status of Redis Cluster"),
+        # UCloud prints the first condition; before the first pass, that may be one which is False.
+        PrinterColumn(
+            "Status",
+            '.status.conditions[?(@.status=="True")].type',
+            description="The newest condition that is True",
+        ),
         PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
+        PrinterColumn(
+            "Ready",
+            '.status.conditions[?(@.type=="Ready")].status',
+            description="Whether the master takes writes and the sentinels name it",
+        ),
         PrinterColumn(
             "Reason",
             '.status.conditions[?(@.type=="Progressing")].reason',

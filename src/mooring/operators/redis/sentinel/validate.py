@@ -19,6 +19,7 @@ from mooring.operators.redis.sentinel.types import (
     SentinelSettings,
 )
 from mooring.operators.redis.tls import OLDEST
+from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
@@ -57,6 +58,14 @@ def validate(cluster: RedisCluster) -> list[Problem]:
         *_sizes(spec, sentinel),
         *_password(spec),
         *_tls(spec, sentinel),
+        *users_faults(
+            spec.users,
+            spec.default_user,
+            images={
+                "spec.image": spec.image or DEFAULT_IMAGE,
+                "spec.sentinel.image": sentinel.image or DEFAULT_IMAGE,
+            },
+        ),
         *_images(spec, sentinel),
         *(Problem(*fault) for fault in resource_faults("spec.resources", spec.resources)),
         *(Problem(*fault) for fault in resource_faults("spec.sentinel.resources", sentinel.resources)),

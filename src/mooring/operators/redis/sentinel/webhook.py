@@ -14,6 +14,7 @@ from mooring.cache import Clock
 from mooring.kube import Client, DecodeError
 from mooring.kube.object import decode
 from mooring.operators.redis import SCOPE_ANNOTATION
+from mooring.operators.redis.backup.webhook import backup_webhooks
 from mooring.operators.redis.keys import doubtful
 from mooring.operators.redis.sentinel.actor import NAME
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec
@@ -111,13 +112,12 @@ def _problems(raw: Mapping[str, Any]) -> list[Problem]:
 
 def webhooks(
     client: Client, *, clock: Clock, scope: str = "all", namespaces: Sequence[str] = ()
-) -> list[Webhook[RedisCluster]]:
+) -> list[Webhook[Any]]:
     """The webhooks of the operator; none in namespaced mode."""
     if scope == "namespaced":
         return []
     review = RedisClusterReview(scope=scope, namespaces=namespaces, served=served_by(client, clock, NAME))
-    return [
-        Webhook(
-            RedisCluster, review.review, operations=("CREATE", "UPDATE", "DELETE"), failure_policy="Ignore"
-        )
-    ]
+    clusters = Webhook(
+        RedisCluster, review.review, operations=("CREATE", "UPDATE", "DELETE"), failure_policy="Ignore"
+    )
+    return [clusters, *backup_webhooks(clock)]
