@@ -234,6 +234,11 @@ class Server:
         return not self.closed and (self.passwords is None or _hash(password) in self.passwords)
 
     @property
+    def known(self) -> set[str]:
+        """Names of its users."""
+        return {"default", *self.users}
+
+    @property
     def default(self) -> User:
         """The default user."""
         on, nopass = not self.closed, self.passwords is None
@@ -404,6 +409,8 @@ class World:
                 it.paused = verb.upper() == "PAUSE"
                 self.moved()
                 return "OK"
+            case ["CLIENT", verb, "USER", name, *_] if verb.upper() == "KILL" and name not in it.known:
+                return Error(f"ERR No such user '{name}'")
             case ["CLIENT", verb, "TYPE" | "USER", _, *_] if verb.upper() == "KILL":
                 return 0  # nobody but operators connects here
             case ["BGSAVE"]:

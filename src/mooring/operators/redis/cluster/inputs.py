@@ -221,11 +221,11 @@ def read_inputs(
     secret = around.find(core.Secret, names.password)
     # Of a new cluster the declared one is in force from the beginning.
     kept = kept_in(secret) if secret is not None else Kept(password=password_of(spec))
-    declared = declares(spec.users, spec.default_user)
+    blocked = _blocked(cluster, template=template)
+    declared = blocked is None and declares(spec.users, spec.default_user)
     kept = replace(kept, accounts=accounts_in(secret, ACCOUNTS, declared=declared))
     for one in (*kept.keys, *kept.accounts.values()):
         secrets.add(one)
-    blocked = _blocked(cluster, template=template)
     orders = Orders()
     if live is None and status.formed_cluster_before:
         # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.

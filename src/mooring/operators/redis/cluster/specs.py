@@ -286,7 +286,7 @@ class Specs:
             *(["tls"] if self._encrypted else []),
             *(["host network"] if pod.host_network else []),  # a further part would be a change for everybody
         )
-        account = ["exporter account"] if pod.monitor_image and self._found.access.managed else []
+        account = ["exporter account"] if pod.monitor_image and self._found.access.held.presents else []
         return inputs_of(
             [msgspec.to_builtins(one) for one in (*parts, *account)],
             self._found.live,
@@ -354,7 +354,7 @@ class Specs:
         containers = [self._redis()]
         if pod.monitor_image:
             image, policy = self._prefixed(pod.monitor_image), pod.image_pull_policy or "IfNotPresent"
-            account = self._found.access.managed
+            account = self._found.access.held.presents
             containers.append(exporter(image, pull_policy=policy, tls=self._encrypted, account=account))
         return core.PodTemplateSpec(
             metadata=meta.ObjectMeta(

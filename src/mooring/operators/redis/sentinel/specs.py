@@ -348,7 +348,7 @@ class Specs:
             plain.append(keys)
         if not redis:
             return digest(plain)
-        if self._exporter is not None and self._found.access.managed:
+        if self._exporter is not None and self._found.access.held.presents:
             plain.append("exporter account")
         closed = closes(self._spec.default_user)
         return inputs_of(plain, self._found.redis, INPUTS, closes=closed)
@@ -573,7 +573,7 @@ class Specs:
             ),
             security_context=_unprivileged(self._spec.security_context),
             tls=self._encrypted,
-            account=self._found.access.managed,
+            account=self._found.access.held.presents,
         )
 
     def _sentinel_pod(self) -> core.PodTemplateSpec:
