@@ -32,17 +32,43 @@ async def test_shards_of_a_backup_are_served_by_another_number_of_masters(make: 
     backups = Backups(stage.bed, stage.name, "redis.middleware.hc.cn")
     await backups.make("shards", await backups.claim())
     await backups.over("shards")
+    waiting = await make(restoreFrom={"backup": "missing"}, exact=False)
     copy = await make(replicas=8, password='an other "one', restoreFrom={"backup": "shards"})
     assert await copy.kept(2000) == 2000
     restore = (await copy.status()).restore
     assert restore is not None
     assert (restore.phase, restore.tries, restore.backup) == ("Succeeded", 1, "shards")
     assert await services(copy) == {copy.name, f"{copy.name}-service"}
+    status = await waiting.status()
+    assert (status.phase, status.reason_type) == ("Failed", "BackupNotFound")
+    assert await waiting.pods() == []
     # It happens once: what is written later stays.
     await copy.fill(2500)
     await copy.patch({"restoreFrom": None})
     await copy.exact(8)
     assert await copy.kept(2500) == 2500
+
+
+@pytest.mark.full
+@pytest.mark.nightly
+async def test_a_master_that_dies_while_keys_come_costs_a_try_and_no_key(make: Make) -> None:
+    stage = await make()
+    await stage.fill(100_000)
+    backups = Backups(stage.bed, stage.name, "redis.middleware.hc.cn")
+    await backups.make("large", await backups.claim())
+    await backups.over("large")
+    copy = await make(restoreFrom={"backup": "large"}, exact=False)
+
+    async def comes() -> bool:
+        restore = (await copy.status()).restore
+        if restore is None or restore.phase != "Running":
+            return False
+        return any([await copy.call(pod, "DBSIZE") for pod in await copy.owned()])
+
+    await stage.bed.until(comes, "keys come", within=120)
+    stage.bed.kill("default", next(iter(await copy.owned())), "redis")
+    await copy.exact(6, within=180)
+    assert await copy.kept(100_000) == 100_000
 
 
 @pytest.mark.full

@@ -12,6 +12,7 @@ from mooring.objectstore import Target
 from mooring.objectstore.target import Claim
 from mooring.operators.backup.outcome import Outcome
 from mooring.operators.backup.restore_rules import Restore, Seen, Settle, Source, begun, decide, source_of
+from mooring.operators.backup.restores import Look
 from mooring.operators.backup.types import (
     BackupFields,
     BackupObject,
@@ -118,6 +119,17 @@ def test_what_keeps_a_backup_from_being_restored_names_the_next_step(
     assert (waits.reason, waits.stalled) == (reason, stalled)
     assert waits.message.startswith("spec.restoreFrom.backup: ")
     assert said in waits.message
+
+
+def test_a_restore_that_began_goes_on_with_the_same_backup_alone() -> None:
+    look = Look(source=Source(target=TARGET, prefix="c/backups/newer", backup="nightly"))
+    assert look.seen(RestoreStatus(), now=NOW).status.prefix == "c/backups/newer"
+    assert look.held(RestoreStatus()) is None
+    begun_with = RestoreStatus(phase="Pending", tries=1, prefix="c/backups/i")
+    assert look.seen(begun_with, now=NOW).status.prefix == "c/backups/i"
+    held = look.held(begun_with)
+    assert isinstance(held, Wait)
+    assert (held.reason, held.stalled) == ("BackupChanged", True)
 
 
 def test_a_place_without_a_prefix_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +52,7 @@ redis.call('XREADGROUP', 'GROUP', 'readers', 'second', 'COUNT', 50, 'STREAMS', '
 redis.call('XACK', 'stream:2', 'readers', '1-3', '1-70')
 return #redis.call('KEYS', '*')
 """
+KEYS = 20_000
 LIBRARY = "#!lua name=mine\nredis.register_function('twice', function(keys, args) return args[1] * 2 end)"
 
 
@@ -273,16 +274,37 @@ async def _of_keys(source: Servers, count: int) -> bytes:
     return await snapshot(source, 0)
 
 
-async def test_a_master_that_restarts_meanwhile_ends_the_try(tmp_path: Path) -> None:
+async def restarts(nodes: Servers) -> None:
+    await nodes.kill(1)
+    await nodes.start(1)
+
+
+async def loses_keys(nodes: Servers) -> None:
+    await nodes.call(1, "FLUSHALL")
+
+
+async def loses_a_slot(nodes: Servers) -> None:
+    """One without keys: no key is refused."""
+    empty = max(set(range(16384)) - {key_slot(b"k%d" % at) for at in range(1, KEYS + 1)})
+    await nodes.call(1, "CLUSTER", "DELSLOTS", empty)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [(restarts, r"\.2:6379: "), (loses_keys, "has .* keys after"), (loses_a_slot, "lost slots")],
+)
+async def test_what_happens_to_a_master_meanwhile_ends_the_try(
+    tmp_path: Path, fault: Callable[[Servers], Awaitable[None]], why: str
+) -> None:
     async with servers(tmp_path / "source", 0) as source, cluster(tmp_path) as nodes:
         await source.start(0, clustered=False)
-        file, go_on = await _of_keys(source, 20_000), threading.Event()
+        file, go_on = await _of_keys(source, KEYS), threading.Event()
         task = asyncio.create_task(loaded(nodes, tmp_path / "run", [file], go_on=go_on))
         async with asyncio.timeout(30):
             while not await nodes.call(1, "DBSIZE"):
                 await asyncio.sleep(0.02)
-        await nodes.kill(1)
-        await nodes.start(1)
+        await fault(nodes)
         go_on.set()
-        with pytest.raises(NotLoaded, match=str(nodes.address(1))):
+        with pytest.raises(NotLoaded, match=why) as failed:
             await task
+        assert failed.value.again

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from tests.operators.redis.cluster.builders import NOW, change, snapshot, whole
+from tests.operators.redis.cluster.stage import manifest
 
 from mooring.actor import InSync, Wait
+from mooring.kube.object import decode
+from mooring.kube.objects import apps, core
 from mooring.operators.backup.outcome import Outcome
 from mooring.operators.backup.restore_rules import Restore, Seen, Settle
 from mooring.operators.backup.types import RestoreStatus
@@ -18,8 +21,9 @@ from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.restore import unfit
 from mooring.operators.redis.cluster.restoring import recorded
 from mooring.operators.redis.cluster.snapshot import Snapshot
+from mooring.operators.redis.cluster.specs import Found, Specs
 from mooring.operators.redis.cluster.status import phase_of
-from mooring.operators.redis.cluster.types import RedisClusterSpec, RedisClusterStatus
+from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec, RedisClusterStatus
 from mooring.operators.redis.users.types import DefaultUserSpec
 
 
@@ -95,6 +99,13 @@ def test_the_phase_says_that_keys_are_missing(how: dict[str, Any], phase: str, r
     looked = restoring(**how)
     status = phase_of(RedisClusterStatus(phase="Creating"), looked, next_step(looked))
     assert (status.phase, status.reason_type) == (phase, reason)
+
+
+def test_clients_find_no_service_before_the_keys_are_there() -> None:
+    declared = decode(manifest(), RedisCluster)
+    kinds = [[type(one) for one in Specs(declared, Found(restoring=now)).objects()] for now in (True, False)]
+    assert [found.count(core.Service) for found in kinds] == [0, 2]
+    assert apps.StatefulSet in kinds[0]
 
 
 def test_a_cluster_with_its_keys_is_at_rest() -> None:

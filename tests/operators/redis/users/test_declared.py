@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from mooring.operators.workload.surroundings import Surroundings
 from mooring.testing.redis import manifest
 
 PAGES = Path(__file__).parents[4] / "docs"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def users(**more: Any) -> dict[str, Any]:
@@ -35,11 +37,13 @@ def objects_of(kind: str, spec: dict[str, Any], live: apps.StatefulSet | None = 
     """The child objects of a cluster."""
     if kind == "sentinel":
         body = manifest("demo", **{"exporter": {"enabled": True, "image": "exporter:1"}, **spec})
-        found = sentinel_inputs.read_inputs(decode(body, Sentinel), Surroundings([live]))
+        found = sentinel_inputs.read_inputs(decode(body, Sentinel), Surroundings([live]), now=NOW)
         assert isinstance(found, sentinel_inputs.Inputs), found
         return list(found.specs.objects())
     body = cluster_manifest("demo", pod={"monitorImage": "exporter:1"}, **spec)
-    made = cluster_inputs.read_inputs(decode(body, Cluster), Surroundings([live]), RedisClusterStatus())
+    made = cluster_inputs.read_inputs(
+        decode(body, Cluster), Surroundings([live]), RedisClusterStatus(), now=NOW
+    )
     return list(made.specs.objects())
 
 
@@ -108,7 +112,9 @@ def test_a_cluster_without_an_exporter_declares_the_same_pods_with_users(kind: s
     def pods(spec: dict[str, Any]) -> Any:
         if kind == "cluster":
             body = cluster_manifest("demo", **spec)
-            read = cluster_inputs.read_inputs(decode(body, Cluster), Surroundings([]), RedisClusterStatus())
+            read = cluster_inputs.read_inputs(
+                decode(body, Cluster), Surroundings([]), RedisClusterStatus(), now=NOW
+            )
             return servers_of(list(read.specs.objects())).spec
         return servers_of(objects_of(kind, {**spec, **none})).spec
 

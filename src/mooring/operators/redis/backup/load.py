@@ -39,6 +39,8 @@ SLOTS: Final = 16384
 BATCH: Final = 256 << 10
 """Bytes that are sent to a master at once; a longer value goes alone."""
 COMMANDS: Final = 1000
+AHEAD: Final = 32 << 20
+"""Bytes by which a master may be ahead of its replicas: a replica that lags far behind is cut off, and copies everything again."""
 LARGEST: Final = 512 << 20
 """Bytes of a value that a server takes (``proto-max-bulk-len``)."""
 SILENCE: Final = 120.0
@@ -71,6 +73,7 @@ class Master(Wire):
     slots = ""
     version = ""
     sent = 0
+    replicas = 0
     volatile = 0
     """Keys with an end: some of them may be gone before all is loaded."""
 
@@ -81,6 +84,7 @@ class Master(Wire):
         self._batch: list[bytes] = []
         self._size = 0
         self._unanswered = 0
+        self._ahead = 0
 
     async def add(self, command: bytes) -> None:
         """Send it with others; at most one batch is on its way while the next is put together."""
@@ -92,10 +96,19 @@ class Master(Wire):
     async def flush(self) -> None:
         """Send what was put together, once what was sent before is answered."""
         await self.settle()
-        batch, self._batch, self._size = self._batch, [], 0
+        batch, size, self._batch, self._size = self._batch, self._size, [], 0
+        self._ahead += size
+        if self._ahead > AHEAD:
+            await self._await_replicas()
         if batch:
             self._unanswered = len(batch)
             await self.send(b"".join(batch))
+
+    async def _await_replicas(self) -> None:
+        self._ahead = 0
+        if self.replicas and int(await self.text("WAIT", str(self.replicas), "60000")) < self.replicas:
+            # One is gone or hangs: it is not waited for again, unless it is connected at the end (see `_verify`).
+            self.replicas -= 1
 
     async def settle(self) -> None:
         """Wait for the answers. Raises `Denied` where one is an error."""
@@ -262,7 +275,9 @@ async def _masters(
         wire = open_wire(Master, one.pod.address, password=password, tls=tls, silence=SILENCE)
         master = await stack.enter_async_context(wire)
         master.id, master.slots = one.id, ",".join(one.slots)
-        master.version = parse_info(await master.text("INFO", "server")).get("redis_version", "")
+        info = parse_info(await master.text("INFO"))
+        master.version = info.get("redis_version", "")
+        master.replicas = int(info.get("connected_slaves", "0"))
         masters.append(master)
     return masters
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
@@ -32,6 +32,7 @@ class Denied(WireFailed):
     """The server refuses."""
 
 
+T = TypeVar("T")
 W = TypeVar("W", bound="Wire")
 
 
@@ -81,38 +82,32 @@ class Wire:
     async def line(self) -> str:
         """The next line; empty ones say that the server still prepares."""
         while True:
-            try:
-                async with asyncio.timeout(self._silence):
-                    line = await self._reader.readuntil(b"\n")
-            except TimeoutError as error:
-                raise Cut(f"{self._address}: silent for {self._silence:g} s") from error
+            line = await self._within(self._reader.readuntil(b"\n"))
             if text := line.strip().decode(errors="replace"):
                 return text
 
     async def take(self, size: int) -> bytes:
         """Exactly so many bytes."""
-        try:
-            async with asyncio.timeout(self._silence):
-                return await self._reader.readexactly(size)
-        except TimeoutError as error:
-            raise Cut(f"{self._address}: silent for {self._silence:g} s") from error
+        return await self._within(self._reader.readexactly(size))
 
     async def read(self, size: int) -> bytes:
         """Up to so many bytes; none at the end."""
-        try:
-            async with asyncio.timeout(self._silence):
-                return await self._reader.read(size)
-        except TimeoutError as error:
-            raise Cut(f"{self._address}: silent for {self._silence:g} s") from error
+        return await self._within(self._reader.read(size))
 
     async def send(self, data: bytes) -> None:
         """Send bytes as they are; waits while the server does not take them."""
         self._writer.write(data)
+        await self._within(self._writer.drain())
+
+    async def _within(self, what: Awaitable[T]) -> T:
+        """The answer. Raises `Cut`, which names this server: several connections may be open at once."""
         try:
             async with asyncio.timeout(self._silence):
-                await self._writer.drain()
+                return await what
         except TimeoutError as error:
-            raise Cut(f"{self._address}: takes nothing for {self._silence:g} s") from error
+            raise Cut(f"{self._address}: silent for {self._silence:g} s") from error
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise Cut(f"{self._address}: the connection broke: {error}") from error
 
 
 @asynccontextmanager
@@ -139,8 +134,6 @@ async def open_wire(
     try:
         await wire.authenticate(user, password)
         yield wire
-    except (OSError, asyncio.IncompleteReadError) as error:
-        raise Cut(f"{address}: the connection broke: {error}") from error
     finally:
         writer.transport.abort()
 

@@ -27,7 +27,7 @@ class ClusterBackupActor(RedisBackupActor):
     name = BACKUP
     group = CLUSTER
 
-    async def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
+    def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
         """See `choose`."""
         cluster = ctx.client.find(RedisCluster, name, namespace=ctx.key.namespace)
         return cluster, choose(cluster) if cluster is not None else Choice()

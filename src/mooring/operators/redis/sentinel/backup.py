@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from mooring.actor import Context
-from mooring.kube.object import Object
+from mooring.kube.object import Key, Object
 from mooring.kube.objects import core
 from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.backup.actor import RedisBackupActor, RedisBackupScheduleActor
 from mooring.operators.redis.backup.jobs import Choice, Servers
 from mooring.operators.redis.backup.reader import Candidate, Source
 from mooring.operators.redis.backup.types import SENTINEL, RedisBackup
-from mooring.operators.redis.sentinel.names import Names
+from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR, Names, cluster_of
 from mooring.operators.redis.sentinel.specs import BACKUP
 from mooring.operators.redis.sentinel.topology import REDIS_PORT
-from mooring.operators.redis.sentinel.types import NodeStatus, RedisCluster, RedisClusterStatus, spec_of
+from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus, spec_of
 from mooring.operators.redis.tls import MARK
+from mooring.operators.workload.index import ClusterIndex
+from mooring.runtime import Manager
 
-__all__ = ["SentinelBackupActor", "SentinelScheduleActor", "choose", "usable"]
+__all__ = ["SentinelBackupActor", "SentinelScheduleActor", "choose"]
 
 
 class SentinelBackupActor(RedisBackupActor):
@@ -27,16 +29,19 @@ class SentinelBackupActor(RedisBackupActor):
     name = BACKUP
     group = SENTINEL
 
-    async def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
+    def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
+        super().__init__(manager, scope=scope, namespaces=namespaces)
+        self._pods: ClusterIndex[core.Pod] = ClusterIndex(
+            manager, core.Pod, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces
+        )
+
+    def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
         """See `choose`."""
         cluster = ctx.client.find(RedisCluster, name, namespace=ctx.key.namespace)
         if cluster is None:
             return None, Choice()
-        encrypted = set()
-        for one in usable(cluster):
-            pod = await ctx.client.refresh(core.Pod, one.name, namespace=ctx.key.namespace)
-            if pod is not None and MARK in (pod.metadata.annotations or {}):
-                encrypted.add(one.name)
+        pods = self._pods.of(Key(ctx.key.namespace, name))
+        encrypted = [one.metadata.name or "" for one in pods if MARK in (one.metadata.annotations or {})]
         return cluster, choose(cluster, encrypted=encrypted)
 
     def servers(self, ctx: Context[RedisBackup], name: str) -> Servers | None:
@@ -61,18 +66,12 @@ class SentinelScheduleActor(RedisBackupScheduleActor):
     group = SENTINEL
 
 
-def usable(cluster: RedisCluster) -> list[NodeStatus]:
-    """The replicas in sync, the last one first."""
-    status = cluster.status or RedisClusterStatus()
-    synced = set(status.replicas or ())
-    nodes = [one for one in status.nodes or () if one.state == "Online" and one.role == "replica" and one.ip]
-    return [one for one in reversed(nodes) if one.name in synced]
-
-
 def choose(cluster: RedisCluster, *, encrypted: Collection[str] = ()) -> Choice:
     """The replicas in sync of a cluster with sentinels; ``encrypted`` are the pods that take TLS, whatever is declared."""
-    name = cluster.metadata.name or ""
-    found = usable(cluster)
+    name, status = cluster.metadata.name or "", cluster.status or RedisClusterStatus()
+    synced = set(status.replicas or ())
+    nodes = [one for one in status.nodes or () if one.state == "Online" and one.role == "replica" and one.ip]
+    found = [one for one in reversed(nodes) if one.name in synced]
     if not found:
         return Choice(why=f"no replica is in sync; see kubectl get rediscluster {name} -o yaml")
     pods = [
@@ -81,7 +80,7 @@ def choose(cluster: RedisCluster, *, encrypted: Collection[str] = ()) -> Choice:
     ]
     return Choice(
         source=Source(pods=pods, parts=["data"]),
-        authority=Names(name).tls if encrypted else "",
+        authority=Names(name).tls if any(one.port == TLS_PORT for one in pods) else "",
         version=found[0].version,
         flavor="sentinel",
         secret=Names(name).password,
