@@ -138,6 +138,10 @@ async def test_a_running_pair_is_taken_over_as_it_runs_and_rolled_when_the_user_
         assert starts(await stage.pods()) == pods == starts(await labelled(stage))
         assert (await stage.status()).leader == "two-0"
 
+        # A server that writes its first log would not end by SIGTERM, and its pod would stay for the grace period.
+        await stage.call("two-1", "CONFIG", "SET", "rdb-key-save-delay", 3_000_000)
+        for value in ("no", "yes"):
+            await stage.call("two-1", "CONFIG", "SET", "appendonly", value)
         await stage.patch({"pod": [{"middlewareImage": "redis:7.0", "annotations": {"team": "a"}}]})
         await renewed(stage, {uid for uid, _ in pods.values()})
         await running(stage)

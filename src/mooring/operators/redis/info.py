@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["keys_of", "pairs", "parse_info"]
+__all__ = ["keys_of", "pairs", "parse_info", "rewriting"]
 
 
 _DB: Final = re.compile(r"db\d+$")
@@ -24,6 +24,15 @@ def keys_of(info: Mapping[str, str]) -> int:
     return sum(
         int(found[1]) for name, value in info.items() if _DB.match(name) and (found := _KEYS.search(value))
     )
+
+
+def rewriting(info: Mapping[str, str]) -> bool:
+    """Whether it writes its append-only file anew, or is about to.
+
+    A first one, as after every full synchronisation, keeps it from ending: it refuses SIGTERM ("Writing initial AOF,
+    can't exit"), forgets about it, and is killed when the pod's grace period is over.
+    """
+    return "1" in (info.get("aof_rewrite_in_progress"), info.get("aof_rewrite_scheduled"))
 
 
 def pairs(answer: Any) -> dict[str, str]:

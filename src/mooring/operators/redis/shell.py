@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ASK", "BEGIN", "ENCRYPTED", "LOCK", "REDIS_LIVE", "REDIS_READY", "ready"]
+__all__ = ["ASK", "BEGIN", "ENCRYPTED", "LOCK", "REDIS_LIVE", "REDIS_READY", "WRITTEN", "ready"]
 
 ASK: Final = r"""
 home=${MOORING_HOME:-/mooring}
@@ -84,6 +84,16 @@ begin() {{
   fi
   exec redis-server "$conf" "$@"
 }}
+"""
+
+WRITTEN: Final = r"""# A server that writes its first append-only file refuses to end and would be killed in the end; it is waited for.
+written() {
+  tries=0
+  while [ "$tries" -lt 40 ] && ask 'INFO persistence' | grep -q '^aof_rewrite_\(in_progress\|scheduled\):1'; do
+    tries=$((tries + 1))
+    sleep 0.25
+  done
+}
 """
 
 REDIS_LIVE: Final = f"""#!/bin/sh

@@ -390,7 +390,7 @@ async def renewed(stage: Stage, uids: set[str | None]) -> None:
     async def gone() -> bool:
         return not uids & {pod.metadata.uid for pod in await stage.pods()}
 
-    await stage.bed.until(gone, "the pods are new ones")
+    await stage.bed.until(gone, "the pods are new ones", within=60)  # one after the other, each in sync
 
 
 async def restarted(stage: Stage, pod: str) -> bool:

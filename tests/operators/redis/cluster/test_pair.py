@@ -162,6 +162,16 @@ def test_the_replica_is_made_anew_first_and_the_leader_hands_over_before() -> No
     )
 
 
+def test_a_replica_that_writes_its_log_is_not_stopped_yet() -> None:
+    leader, replica = of_revision(node(0, leads=True), "old"), of_revision(node(1, follows=0), "old")
+    assert replica.server is not None
+    writing = replace(replica, server=replace(replica.server, rewriting=True))
+    verdict = next_step(snapshot(leader, writing, revision="new"))
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "RollWaiting"
+    assert "demo-1 writes its append-only file" in verdict.message
+
+
 def test_a_leader_whose_pod_is_being_deleted_hands_over() -> None:
     leader = of_revision(node(0, leads=True), "a", terminating=True)
     verdict = next_step(snapshot(leader, of_revision(node(1, follows=0), "a"), revision="a"))

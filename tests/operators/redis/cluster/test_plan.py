@@ -737,6 +737,13 @@ def test_replicas_are_made_anew_before_masters() -> None:
     assert verdict.pod == "demo-4"
 
 
+def test_a_replica_that_writes_its_log_is_not_stopped_yet() -> None:
+    members = change(of_revision(whole(), 0, 1, 4), 4, server=(("rewriting", True),))
+    verdict = next_step(snapshot(members, revision="new"))
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "RollWaiting"
+
+
 def test_a_pod_that_is_on_its_way_out_is_not_deleted_again() -> None:
     members = change(of_revision(whole(), 0, 4), 4, pod=(("revision", "old"), ("terminating", True)))
     verdict = next_step(snapshot(members, revision="new"))

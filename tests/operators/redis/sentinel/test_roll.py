@@ -65,6 +65,11 @@ def test_replicas_are_rolled_first_from_the_highest() -> None:
     assert is_a(DeletePod, rolling(healthy(), "redis-0", "redis-1").decide()).pod == "redis-1"
 
 
+def test_a_server_that_writes_its_log_is_not_stopped_yet() -> None:
+    scene = rolling(healthy(), "redis-0", "redis-1", "redis-2").server("redis-2", rewriting=True)
+    waits_for("RollWaiting", scene.decide())
+
+
 def test_the_next_pod_waits_until_the_last_one_is_in_sync() -> None:
     scene = rolling(healthy(), "redis-0", "redis-1").server("redis-2", link_up=False, priority=0)
     lineage = scene.recorded.lineage

@@ -15,7 +15,7 @@ from mooring.operators.redis.cluster.moves import (
     Wait,
     WriteTemplate,
 )
-from mooring.operators.redis.cluster.roll import delete, pending, turn_back
+from mooring.operators.redis.cluster.roll import pending, replaced, turn_back
 from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
 from mooring.operators.redis.cluster.stuck import pods_starting, troubles
 from mooring.operators.redis.cluster.topology import Node
@@ -84,7 +84,7 @@ def _roll(snapshot: Snapshot, leader: Node, replica: Node) -> Verdict | None:
     if not old:
         return None
     if old[0] is replica:
-        return delete(replica, why=f"{replica.name} runs an older template")
+        return replaced(replica)
     return _hand_over(leader, replica, why=f"{leader.name} must be recreated")
 
 

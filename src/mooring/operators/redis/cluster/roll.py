@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Node
 
-__all__ = ["delete", "hangs", "pending", "replace_stuck_pod", "roll", "turn_back"]
+__all__ = ["delete", "hangs", "pending", "replace_stuck_pod", "replaced", "roll", "turn_back"]
 
 COMES_UP_WITHIN: Final = timedelta(minutes=10)
 """How long a pod may take to run."""
@@ -33,6 +33,14 @@ COMES_UP_WITHIN: Final = timedelta(minutes=10)
 def delete(node: Node, *, why: str) -> DeletePod:
     """Delete a node's pod, as it was seen."""
     return DeletePod(component="redis", pod=node.name, uid=node.pod.uid, version=node.pod.version, why=why)
+
+
+def replaced(node: Node) -> Verdict:
+    """Delete the pod of a replica with an older template, once it can end."""
+    if node.server is not None and node.server.rewriting:
+        text = f"{node.name} writes its append-only file, and cannot be stopped until it is done"
+        return Wait(reason="RollWaiting", message=text, after=0.5)
+    return delete(node, why=f"{node.name} runs an older template")
 
 
 def turn_back(snapshot: Snapshot) -> Verdict | None:
@@ -126,7 +134,7 @@ def roll(snapshot: Snapshot) -> Verdict | None:
     replicas = [one for one in old if one.master]
     if replicas:
         last = max(replicas, key=lambda one: one.node.pod.ordinal)
-        return delete(last.node, why=f"{last.name} runs an older template")
+        return replaced(last.node)
     master = max(old, key=lambda one: one.node.pod.ordinal)
     heirs = snapshot.seen.replicas_of(master.id)
     if not heirs:

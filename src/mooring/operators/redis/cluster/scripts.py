@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK, BEGIN, ENCRYPTED, LOCK, ready
+from mooring.operators.redis.shell import ASK, BEGIN, ENCRYPTED, LOCK, WRITTEN, ready
 
 __all__ = ["READY", "START", "STOP"]
 
@@ -143,15 +143,16 @@ fi
 
 STOP: Final = f"""#!/bin/sh
 # A master hands its slots over before it stops; the operator sees the deletion and does it within a second.
-{ASK}
+{ASK}{WRITTEN}
 # Who was taken out tells clients for a moment longer where the slots are now.
 sleep 2
 tries=0
 while [ "$tries" -lt 40 ]; do
   state=$(ask 'INFO replication' | tr -d '\\r')
-  case $state in *role:master*state=online*) ;; *) exit 0 ;; esac
+  case $state in *role:master*state=online*) ;; *) break ;; esac
   tries=$((tries + 1))
   sleep 0.25
 done
+written
 exit 0
 """

@@ -20,7 +20,7 @@ from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import ALL, Slots, span
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
-from mooring.operators.redis.info import keys_of, pairs, parse_info
+from mooring.operators.redis.info import keys_of, pairs, parse_info, rewriting
 from mooring.operators.redis.passwords import ASKED, Auth, told_auth
 from mooring.operators.redis.tls import shown_leaf
 from mooring.operators.redis.users import seen as seen_users
@@ -149,6 +149,8 @@ class Server:
     """Seconds for which a replica has no connection to its master; negative if it never had one."""
     syncing: bool = False
     loading: bool = False
+    rewriting: bool = False
+    """It writes its append-only file anew; of a first one SIGTERM does not end it (see `mooring.operators.redis.info.rewriting`)."""
     covered: bool = True
     """CLUSTER INFO says ok."""
 
@@ -461,5 +463,6 @@ def _server(info: Mapping[str, str], nodes: str, cluster: Mapping[str, str]) -> 
         cut=int(info.get("master_link_down_since_seconds") or 0),
         syncing=info.get("master_sync_in_progress") == "1",
         loading=info.get("loading") == "1" or info.get("async_loading") == "1",
+        rewriting=rewriting(info),
         covered=cluster.get("cluster_state") == "ok",
     )

@@ -127,6 +127,9 @@ def _not_in_sync(snapshot: Snapshot, master: Member, revision: str) -> Wait | No
         )
         if not in_sync or one.pod.terminating or (one.pod.revision == revision and one.pod.trouble):
             return Wait("RollWaiting", f"{one.name} is not in sync yet", after=0.5)
+        if it is not None and it.rewriting:
+            text = f"{one.name} writes its append-only file, and cannot be stopped until it is done"
+            return Wait("RollWaiting", text, after=0.5)
     if len(wanted) < snapshot.wanted.size:
         return Wait("RollWaiting", "the last rolled pod is not there yet", after=0.5)
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK, BEGIN, ENCRYPTED, LOCK, REDIS_LIVE, REDIS_READY
+from mooring.operators.redis.shell import ASK, BEGIN, ENCRYPTED, LOCK, REDIS_LIVE, REDIS_READY, WRITTEN
 
 __all__ = [
     "PRE_STOP",
@@ -67,7 +67,7 @@ begin "$@"
 PRE_STOP: Final = f"""#!/bin/sh
 # A master hands over before it stops. The operator does that within a second or two; if it does not, the
 # sentinels are asked. Bounded, and never a reason not to stop.
-{ASK}
+{ASK}{WRITTEN}
 watching() {{
   if [ -d "$home/tls" ]; then
     redis-cli --tls --cacert "$home/tls/ca.crt" -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26380 "$@"
@@ -82,17 +82,18 @@ while [ "$tries" -lt 6 ] && leads && followed; do
   tries=$((tries + 1))
   sleep 1
 done
-leads && followed || exit 0
+leads && followed || {{ written; exit 0; }}
 ask 'CLIENT PAUSE 15000 WRITE' >/dev/null
 sleep 1
 watching SENTINEL FAILOVER mymaster >/dev/null 2>&1
 tries=0
 while [ "$tries" -lt 5 ]; do
   now=$(watching SENTINEL get-master-addr-by-name mymaster 2>/dev/null)
-  [ "$(printf '%s\\n' "$now" | head -n 1)" = "${{POD_IP:-}}" ] || exit 0
+  [ "$(printf '%s\\n' "$now" | head -n 1)" = "${{POD_IP:-}}" ] || break
   tries=$((tries + 1))
   sleep 1
 done
+written
 exit 0
 """
 

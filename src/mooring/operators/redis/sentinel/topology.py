@@ -13,7 +13,7 @@ from typing import Any
 
 from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT, Address
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
-from mooring.operators.redis.info import keys_of, pairs, parse_info
+from mooring.operators.redis.info import keys_of, pairs, parse_info, rewriting
 from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, logins, told_auth
 from mooring.operators.redis.tls import shown_issuer, shown_leaf
 from mooring.operators.redis.users import seen
@@ -80,8 +80,8 @@ class Server:
     priority: int = 0
     replicas: tuple[Replica, ...] = ()
     keys: int = 0
-    persisting: bool = False
-    """A save or AOF rewrite runs."""
+    rewriting: bool = False
+    """It writes its append-only file anew; of a first one SIGTERM does not end it (see `mooring.operators.redis.info.rewriting`)."""
     config: Mapping[str, str] = field(default_factory=dict)
     auth: Auth | None = None
     """Which passwords it takes and presents; None where it was not asked."""
@@ -360,7 +360,7 @@ def server_of(info: Mapping[str, str], config: Mapping[str, str]) -> Server:
         priority=_int(priority, 100),
         replicas=tuple(_replicas(info)),
         keys=keys_of(info),
-        persisting=info.get("rdb_bgsave_in_progress") == "1" or info.get("aof_rewrite_in_progress") == "1",
+        rewriting=rewriting(info),
         config=config,
     )
 
