@@ -71,8 +71,11 @@ def test_the_bus_is_open_to_the_nodes_alone() -> None:
     made = rules(of_nodes(replicas=6, networkPolicy={"enabled": True, "clients": [APP]})["shop"])
     assert [len(made[port]) for port in (16379, 16380)] == [1, 1]
     members = made[16379][0]
-    backups = {"podSelector": {"matchLabels": {"mooring.dev/run-by": "redis-cluster-backup"}}}
-    assert made[6379] == made[6380] == [APP, members, OPERATOR, backups]
+    runs = [
+        {"podSelector": {"matchLabels": {"mooring.dev/run-by": f"redis-cluster-{one}"}}}
+        for one in ("backup", "restore")
+    ]
+    assert made[6379] == made[6380] == [APP, members, OPERATOR, *runs]
     assert members["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "shop"
     assert APP not in made[16379]
 
