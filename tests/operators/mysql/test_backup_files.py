@@ -37,8 +37,12 @@ class Run:
     ) -> None:
         self.root = root / name
         self.shared, self.store = self.root / "run", root / "store"
-        for part in ("conf", "auth", "scratch", "run"):
+        parts = ("conf", "auth", "scratch", "run", "tls")
+        for part in parts:
             (self.root / part).mkdir(parents=True)
+        if server.flavor == "mysql" and script != scripts.RESTORE:
+            # MySQL makes itself a certificate.
+            (self.root / "tls" / "ca.crt").write_bytes((server.data / "ca.pem").read_bytes())
         self.store.mkdir(exist_ok=True)
         (self.root / "conf" / "run.sh").write_text(PRELUDE)
         (self.root / "conf" / "data.sh").write_text(script)
@@ -48,7 +52,7 @@ class Run:
         command = list(inside(server.image, volume))
         # As in a pod: no program of it runs as root.
         command[1:1] = ["--unshare-user", "--uid", "999", "--gid", "999"]
-        for part in ("conf", "auth", "scratch", "run"):
+        for part in parts:
             command += ["--bind", str(self.root / part), f"/run/mooring/{part}"]
             command += ["--setenv", f"MOORING_{part.upper()}", f"/run/mooring/{part}"]
         settings = {
