@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import functools
 import hashlib
 import importlib
@@ -29,7 +30,7 @@ from bench.redis_model import Model, in_memory, monitors, of_servers
 from bench import mysql_model
 from mooring.actor import run_actor
 from mooring.kube import Client, MergePatch
-from mooring.kube.objects.core import Pod
+from mooring.kube.objects.core import Pod, Secret
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators import mysql
 from mooring.operators.mysql.actor import register as register_mysql
@@ -224,6 +225,20 @@ def _but(obj: Document, *names: str) -> Document:
     return {name: value for name, value in obj.items() if name not in names}
 
 
+async def _secret(client: Client) -> None:
+    """The password of a declared user."""
+    data = {"app": base64.b64encode(NEW_PASSWORD.encode()).decode()}
+    await client.create(Secret(metadata=ObjectMeta(name="users", namespace="default"), data=data))
+
+
+USERS: dict[str, Any] = {
+    "users": [
+        {"name": "app", "rules": ["~*", "+@read"], "passwordSecrets": [{"name": "users", "key": "app"}]}
+    ],
+    "defaultUser": {"mode": "Off"},
+}
+
+
 def _sentinel(name: str) -> Workload:
     """The Redis sentinel operator on the servers of bench/redis_model.py."""
 
@@ -254,6 +269,10 @@ def _sentinel(name: str) -> Workload:
         "restart": (small, (edit(config={"tcp-backlog": "64"}, configPolicy="roll"),)),
         "password": ((create(password=OLD_PASSWORD),), (edit(password=NEW_PASSWORD),)),
         "protect": (small, (edit(password=NEW_PASSWORD), edit(password=None))),
+        "users": (
+            (_secret, create(password=OLD_PASSWORD)),
+            (edit(**USERS), edit(users=None), edit(defaultUser=None)),
+        ),
         "roll": (small, (edit(resources=more),)),
         "roll-watchers": (small, (edit(sentinel={"resources": more}),)),
         "delete": ((create(persistence=True),), (delete, create(persistence=True))),
@@ -313,6 +332,7 @@ def _cluster(name: str, *, nodes: int = 6) -> Workload:
         "grow": ((create(),), (edit(replicas=8),)),
         "shrink": ((create(8),), (edit(replicas=6),)),
         "password": ((create(requirepass=OLD_PASSWORD),), (pods(requirepass=NEW_PASSWORD),)),
+        "users": ((_secret, create(requirepass=OLD_PASSWORD)), (edit(**USERS), edit(users=None))),
         "roll": ((create(),), (pods(resources=more),)),
         "delete": ((create(),), (delete, create())),
     }[name]
@@ -404,10 +424,10 @@ _DEPLOYMENT = ("create", "resize", "roll", "delete")
 _DIRECTORY = ("create", "mode", "delete")
 _MEMCACHED = ("create", "resize", "roll", "configure", "adopt", "delete")
 _SENTINEL = (
-    *("create", "grow", "shrink", "watchers", "configure", "restart", "password", "protect"),
+    *("create", "grow", "shrink", "watchers", "configure", "restart", "password", "protect", "users"),
     *("roll", "roll-watchers", "delete"),
 )
-_CLUSTER = ("create", "grow", "shrink", "password", "roll", "delete")
+_CLUSTER = ("create", "grow", "shrink", "password", "users", "roll", "delete")
 _MYSQL = ("create", "switch", "failover", "scale", "roll")
 _PAIR = ("create", "password", "roll")
 WORKLOADS: dict[str, Callable[[], Workload]] = {

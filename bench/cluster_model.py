@@ -46,6 +46,7 @@ class ClusterModel(Model):
         config = {"requirepass": password, "masterauth": password, "replica-priority": "0"}
         key = Key(namespace, name)
         server = Server(namespace, ip, config, lambda: self._plane.pods.look(key))
+        server.load(self._secret(pod, "users.conf"))
         volume = self._volumes.setdefault(self.volume_of(pod, DATA), Volume())
         self._nodes.begin(server, pod=name, volume=volume)
 

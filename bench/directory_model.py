@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mooring.testing.changes import Change
 from mooring.testing.plane import ControlPlane
 from mooring.testing.pods import AlwaysReady
-from mooring.testing.workload import Change
 
 __all__ = ["Disk", "as_declared", "fill", "newest"]
 

@@ -13,8 +13,8 @@ from typing import Any
 from mooring.kube import Client
 from mooring.kube.objects import apps, core, meta
 from mooring.kube.objects.core import Pod
+from mooring.testing.changes import Change
 from mooring.testing.plane import ControlPlane
-from mooring.testing.workload import Change
 
 __all__ = ["InMemory", "Running", "Servers", "by_hand", "newest", "one_at_a_time", "settled"]
 

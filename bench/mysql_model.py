@@ -33,9 +33,9 @@ from mooring.operators.mysql.moves import (
 from mooring.operators.mysql.names import ORDER
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Replication, SemiSync, Server, Topology
-from mooring.testing.monitors import kept, owned
+from mooring.testing.changes import Change
+from mooring.testing.monitors import Monitor, kept, owned
 from mooring.testing.plane import ControlPlane
-from mooring.testing.workload import Change, Monitor
 
 __all__ = ["InMemory", "Process", "World", "monitors", "newest"]
 

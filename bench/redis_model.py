@@ -25,9 +25,9 @@ from mooring.operators.redis.parameters import canonical
 from mooring.operators.redis.sentinel.names import ROLE, cluster_of
 from mooring.operators.redis.sentinel.topology import GATE
 from mooring.operators.workload.configuration import parse_keys
-from mooring.testing.monitors import kept, owned
+from mooring.testing.changes import Change
+from mooring.testing.monitors import Monitor, kept, owned
 from mooring.testing.plane import ControlPlane
-from mooring.testing.workload import Change, Monitor
 
 __all__ = ["Connection", "Model", "in_memory", "monitors", "of_servers"]
 
@@ -66,6 +66,7 @@ class Model:
         config["requirepass"] = config["masterauth"] = self._password(pod)
         key = Key(namespace, name)
         self.world.servers[ip] = Server(cluster, ip, config, lambda: self._plane.pods.look(key))
+        self.world.servers[ip].load(self._secret(pod, "users.conf"))
 
     def ready(self, pod: Pod, ip: str) -> bool:
         """See `PodModel.ready`."""
@@ -141,10 +142,14 @@ class Model:
 
     def _password(self, pod: Pod) -> str:
         """The one it reads at its start; "" when there is none."""
+        return self._secret(pod, "password")
+
+    def _secret(self, pod: Pod, entry: str) -> str:
+        """An entry of the cluster's Secret as pods mount it; "" when there is none."""
         for volume in (pod.spec.volumes if pod.spec else None) or ():
             data = self._data(pod, "secrets", volume.secret.secret_name if volume.secret else None)
-            if "password" in data:
-                return base64.b64decode(data["password"]).decode()
+            if entry in data:
+                return base64.b64decode(data[entry]).decode()
         return ""
 
     def _data(self, pod: Pod, resource: str, name: str | None) -> dict[str, str]:

@@ -122,6 +122,7 @@ CONFIG: Final[dict[str, tuple[str, _Make]]] = {
     "io-threads": ("1", _immutable),
     "lazyfree-lazy-eviction": ("no", _switch),
     "masterauth": ("", str),
+    "masteruser": ("", str),
     "maxclients": ("10000", _number(1, 2**32 - 1)),
     "maxmemory": ("0", _memory),
     "maxmemory-policy": ("noeviction", _one_of(*_POLICIES)),
@@ -149,6 +150,39 @@ CONFIG: Final[dict[str, tuple[str, _Make]]] = {
 
 
 @dataclass
+class User:
+    """A user but the default one: it is let in by its hashes, and may do everything then."""
+
+    on: bool = False
+    nopass: bool = False
+    hashes: list[str] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
+
+    def set(self, words: Sequence[str]) -> None:
+        """The words of ACL SETUSER after the name."""
+        for word in words:
+            match word:
+                case "reset":
+                    self.on, self.nopass, self.hashes, self.rules = False, False, [], []
+                case "on" | "off":
+                    self.on = word == "on"
+                case "nopass":
+                    self.nopass, self.hashes = True, []
+                case "resetpass":
+                    self.nopass, self.hashes = False, []
+                case _ if word[0] in ">#":
+                    added = _hash(word[1:]) if word[0] == ">" else word[1:]
+                    self.nopass, self.hashes = False, list(dict.fromkeys([*self.hashes, added]))
+                case _:
+                    self.rules.append(word)
+
+    def line(self, name: str) -> str:
+        """As ACL LIST shows it."""
+        words = ["user", name, "on" if self.on else "off", *(["nopass"] if self.nopass else [])]
+        return " ".join([*words, *(f"#{one}" for one in self.hashes), *(self.rules or ["-@all"])])
+
+
+@dataclass
 class Server:
     """One data server; ``changed`` is told when its role may have changed."""
 
@@ -172,6 +206,11 @@ class Server:
     data: dict[str, str] = field(default_factory=dict)
     #: Hashes of the passwords that the default user has; None: everybody is let in.
     passwords: list[str] | None = None
+    #: The default user may not come in; else what it may do, if that is not everything.
+    closed: bool = False
+    rules: list[str] = field(default_factory=list)
+    #: All the others, by name.
+    users: dict[str, User] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         given = {canonical(key): value for key, value in self.config.items()}
@@ -187,9 +226,42 @@ class Server:
         """What a replica finds again of it while the connection lasts: it cuts them off when its history changes."""
         return f"{self.run_id} {self.replid}"
 
-    def lets_in(self, password: str) -> bool:
+    def lets_in(self, password: str, user: str = "") -> bool:
         """Whether a replica or sentinel that presents this gets in."""
-        return self.passwords is None or _hash(password) in self.passwords
+        if user not in ("", "default"):
+            known = self.users.get(user)
+            return known is not None and known.on and (known.nopass or _hash(password) in known.hashes)
+        return not self.closed and (self.passwords is None or _hash(password) in self.passwords)
+
+    @property
+    def known(self) -> set[str]:
+        """Names of its users."""
+        return {"default", *self.users}
+
+    @property
+    def default(self) -> User:
+        """The default user."""
+        on, nopass = not self.closed, self.passwords is None
+        return User(on, nopass, list(self.passwords or []), list(self.rules or ["~*", "&*", "+@all"]))
+
+    def set_user(self, name: str, words: Sequence[str]) -> None:
+        """ACL SETUSER, and a line of a configuration file."""
+        if name != "default":
+            self.users.setdefault(name, User()).set(words)
+            return
+        known = self.default
+        known.set(words)
+        self.closed, self.rules = not known.on, known.rules
+        self.passwords = None if known.nopass else known.hashes
+
+    def load(self, text: str) -> None:
+        """Lines of users and of what is presented to a master, read at a start."""
+        for line in text.splitlines():
+            match line.split():
+                case ["user", name, *words]:
+                    self.set_user(name, ["reset", *words])
+                case ["masteruser" | "masterauth" as key, value]:
+                    self.config[key] = value.strip('"')
 
     def set(self, key: str, value: str) -> str | Error:
         """CONFIG SET of one key."""
@@ -266,19 +338,19 @@ class Session:
             return self.world.of_sentinel(self.world.sentinels[self.ip], words)
         server = self.world.servers[self.ip]
         if words[0].upper() == "AUTH":
-            return self._auth(server, words[-1])
-        self.let_in = self.let_in or server.passwords is None
+            return self._auth(server, words[-1], words[1] if len(words) > 2 else "")
+        self.let_in = self.let_in or (server.passwords is None and not server.closed)
         if not self.let_in:
             return Error("NOAUTH Authentication required.")
         return self.world.of_server(server, words)
 
-    def _auth(self, server: Server, password: str) -> str | Error:
-        if server.passwords is None:
+    def _auth(self, server: Server, password: str, user: str) -> str | Error:
+        if not user and server.passwords is None:
             return Error(
                 "ERR AUTH <password> called without any password configured for the default user. "
                 "Are you sure your configuration is correct?"
             )
-        if not server.lets_in(password):
+        if not server.lets_in(password, user):
             return Error("WRONGPASS invalid username-password pair or user is disabled.")
         self.let_in = True
         return "OK"
@@ -325,16 +397,21 @@ class World:
                 return self._role(it)
             case ["ACL", verb, "default"] if verb.upper() == "GETUSER":
                 return _user(it)
-            case ["ACL", verb, "default", *rules] if verb.upper() == "SETUSER":
-                given = [_hash(rule[1:]) for rule in rules if rule.startswith(">")]
-                kept = [] if "resetpass" in rules else it.passwords or ()
-                it.passwords = None if "nopass" in rules else list(dict.fromkeys([*kept, *given])) or None
+            case ["ACL", verb, name, *rules] if verb.upper() == "SETUSER":
+                it.set_user(name, rules)
                 return "OK"
+            case ["ACL", verb, *names] if verb.upper() == "DELUSER":
+                return sum(it.users.pop(name, None) is not None for name in names)
+            case ["ACL", verb] if verb.upper() == "LIST":
+                users = {"default": it.default, **it.users}
+                return [one.line(name) for name, one in sorted(users.items())]
             case ["CLIENT", verb, *_] if verb.upper() in ("PAUSE", "UNPAUSE"):
                 it.paused = verb.upper() == "PAUSE"
                 self.moved()
                 return "OK"
-            case ["CLIENT", verb, "TYPE", _, *_] if verb.upper() == "KILL":
+            case ["CLIENT", verb, "USER", name, *_] if verb.upper() == "KILL" and name not in it.known:
+                return Error(f"ERR No such user '{name}'")
+            case ["CLIENT", verb, "TYPE" | "USER", _, *_] if verb.upper() == "KILL":
                 return 0  # nobody but operators connects here
             case ["BGSAVE"]:
                 return "Background saving started"
@@ -407,7 +484,7 @@ class World:
             up = bool(leader.linked)
         if it.linked != leader.identity:
             it.linked = ""
-            if not up or not leader.lets_in(it.config["masterauth"]):
+            if not up or not leader.lets_in(it.config["masterauth"], it.config["masteruser"]):
                 return False
             _synchronise(it, leader)
             it.linked = leader.identity
@@ -559,7 +636,10 @@ class World:
     def _sees(self, it: Sentinel, ip: str) -> bool:
         """Whether a server answers this sentinel; of one without a password it takes any."""
         server = self.servers.get(ip)
-        return server is not None and server.lets_in(it.settings.get("auth-pass", ""))
+        settings = it.settings
+        return server is not None and server.lets_in(
+            settings.get("auth-pass", ""), settings.get("auth-user", "")
+        )
 
     def _look(self, it: Sentinel) -> None:
         """Hear of replicas from the master, and of other sentinels that watch the same, through it."""
@@ -680,7 +760,7 @@ def _tuned(it: Sentinel, name: str, value: str) -> str | Error:
 
 def _user(it: Server) -> list[Any]:
     """ACL GETUSER default, as much as is asked for."""
-    flags = ["on", "nopass"] if it.passwords is None else ["on"]
+    flags = ["off" if it.closed else "on", *(["nopass"] if it.passwords is None else [])]
     said: list[Any] = ["flags", flags, "passwords", it.passwords or []]
     return [*said, "commands", "+@all", "keys", "~*", "channels", "&*", "selectors", []]
 

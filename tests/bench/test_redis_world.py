@@ -22,7 +22,7 @@ import pytest
 from bench.redis_model import Connection
 from bench.redis_world import CONFIG, Sentinel, Server, World
 
-from mooring.operators.redis.dial import Address, Dial, DialError, Refused
+from mooring.operators.redis.dial import Address, Dial, DialError, Login, Refused
 from mooring.operators.redis.info import pairs, parse_info
 from mooring.operators.redis.sentinel.topology import GATE
 
@@ -69,7 +69,7 @@ class Both:
         self._real, self._model = Dial(connect_timeout=10.0, reply_timeout=10.0), _ModelDial(world)
         self._ids: dict[str, str] = {}
 
-    async def say(self, who: str, command: str, *, password: str | tuple[str, ...] = "") -> None:
+    async def say(self, who: str, command: str, *, password: str | Sequence[Login] = "") -> None:
         """Send one command to both and compare what they answer; {redis-0} stands for its address."""
         words = ["" if word == "''" else word.format_map(_Ips(self.ips)) for word in command.split()]
         head = _head(words)
@@ -85,7 +85,7 @@ class Both:
                 raise AssertionError(f"{who}: {command}\n  real:  {real}\n  model: {model}")
             await asyncio.sleep(0.05)
 
-    async def _really(self, who: str, words: list[str], password: str | tuple[str, ...]) -> Any:
+    async def _really(self, who: str, words: list[str], password: str | Sequence[Login]) -> Any:
         if _head(words) == "CLIENT KILL":
             return await _killed(self._real, self._address(who), words, password)
         return await _ask(self._real, self._address(who), words, password)
@@ -104,7 +104,7 @@ class Both:
                 return None
         return found if len(set(found.values())) == len(found) else None
 
-    async def look(self, names: Sequence[str] = NAMES, *, password: str | tuple[str, ...] = "") -> None:
+    async def look(self, names: Sequence[str] = NAMES, *, password: str | Sequence[Login] = "") -> None:
         """Ask everything that the operator looks at."""
         for who in names:
             for question in LOOK["sentinel" if who.startswith("sentinel") else "redis"]:
@@ -146,7 +146,7 @@ def _head(words: list[str]) -> str:
     )
 
 
-async def _ask(dial: Dial, address: Address, words: list[str], password: str | tuple[str, ...]) -> Any:
+async def _ask(dial: Dial, address: Address, words: list[str], password: str | Sequence[Login]) -> Any:
     try:
         async with dial.link(address, password=password) as link:
             return await link.call(*words)
@@ -156,7 +156,7 @@ async def _ask(dial: Dial, address: Address, words: list[str], password: str | t
         return "unreachable"
 
 
-async def _killed(dial: Dial, address: Address, words: list[str], password: str | tuple[str, ...]) -> Any:
+async def _killed(dial: Dial, address: Address, words: list[str], password: str | Sequence[Login]) -> Any:
     """How many more clients were ended than are there in spite of us.
 
     A real server may still have the connection of the command before, and that of a replica which introduces itself.
@@ -177,8 +177,15 @@ def _comparable(words: list[str], answer: Any) -> Any:
             return [*answer[:3], answer[3] == "connected"]
         case "SENTINEL MASTERS" | "SENTINEL SLAVES" | "SENTINEL SENTINELS":
             return sorted((_fields(pairs(one)) for one in answer), key=lambda one: one.get("ip", ""))
+        case "ACL LIST":
+            return sorted(
+                (name, state, "nopass" in rest, sorted(one for one in rest if one[0] == "#"))
+                for _, name, state, *rest in (str(line).split() for line in answer)
+            )
         case "ACL GETUSER":
-            return {name: sorted(answer[answer.index(name) + 1]) for name in ("flags", "passwords")}
+            shown = {name: answer[answer.index(name) + 1] for name in ("flags", "passwords")}
+            # That is as it always is, and shown only where it was set once.
+            return {name: sorted(set(words) - {"sanitize-payload"}) for name, words in shown.items()}
     return answer
 
 
@@ -256,7 +263,7 @@ async def _listens(address: Address) -> None:
         await asyncio.sleep(0.02)
 
 
-# --- sequences: a name and what is said to it; "look" asks everything of everybody, "as" sets the passwords to try
+# --- sequences: a name and what is said to it; "look" asks everything of everybody, "as" sets the password to try, "login" the user
 
 BIRTH = """
 look
@@ -418,6 +425,35 @@ redis-0 ACL SETUSER default nopass
 redis-0 ACL SETUSER default >two
 redis-0 AUTH two
 """,
+    "users come in by their passwords, and the default user only while it is on": BIRTH
+    + """
+redis-0 ACL SETUSER app reset on >one ~* +@all
+redis-0 ACL SETUSER gone reset off >one ~* +@all
+redis-0 ACL LIST
+redis-0 CONFIG SET masteruser app
+redis-0 CONFIG SET masterauth two
+redis-0 CONFIG GET masteruser
+redis-0 ACL SETUSER default reset off
+redis-0 PING
+login app one
+redis-0 PING
+redis-0 ACL GETUSER default
+redis-0 ACL LIST
+login app two
+redis-0 PING
+login gone one
+redis-0 PING
+login app one
+redis-0 ACL SETUSER app >two
+login app two
+redis-0 PING
+redis-0 ACL DELUSER gone
+redis-0 ACL LIST
+redis-0 ACL SETUSER default reset on nopass ~* +@all
+login nobody at-all
+redis-0 PING
+redis-0 ACL LIST
+""",
     "sentinels that know the password see, and others do not": BIRTH
     + """
 redis-0 CONFIG SET masterauth one
@@ -444,7 +480,7 @@ redis-0 SLAVEOF somewhere nowhere
 
 
 async def follow(both: Both, sequence: str) -> None:
-    password = ""
+    password: str | Sequence[Login] = ""
     for line in filter(None, sequence.splitlines()):
         who, _, command = line.partition(" ")
         if line == "look":
@@ -453,6 +489,9 @@ async def follow(both: Both, sequence: str) -> None:
             await both.look(NAMES[3:])
         elif who == "as":
             password = command
+        elif who == "login":
+            name, _, text = command.partition(" ")
+            password = [(name, text)]
         else:
             await both.say(who, command, password=password)
 

@@ -55,10 +55,14 @@ async def is_changed(bed: Bed | ClusterBed) -> None:
     await bed.client.delete(Service, stage.names.master, namespace="default")
     await bed.client.delete(PodDisruptionBudget, stage.names.redis, namespace="default")
     await bed.client.patch(Secret, stage.names.password, MergePatch({"data": None}), namespace="default")
-    await stage.patch({"config": {"maxclients": "1001"}, "password": "second"})
+    await stage.patch(
+        {"config": {"maxclients": "1001"}, "password": "second", "networkPolicy": {"enabled": True}}
+    )
     stage.password = "second"
     await stage.exact(120)
-    await stage.patch({"config": {"maxclients": "1001", "databases": "20"}, "configPolicy": "roll"})
+    await stage.patch(
+        {"config": {"maxclients": "1001", "databases": "20"}, "configPolicy": "roll", "networkPolicy": None}
+    )
     await stage.exact(180)
 
 
@@ -93,8 +97,8 @@ async def has_its_slots_moved(bed: Bed | ClusterBed) -> None:
         await bed.client.patch(
             Secret, "slots-password", MergePatch({"data": {"exporter.json": None}}), namespace="default"
         )
-        for replicas in (8, 6):
-            await stage.patch({"replicas": replicas})
+        for replicas, policed in ((8, True), (6, False)):
+            await stage.patch({"replicas": replicas, "networkPolicy": {"enabled": policed}})
             await stage.exact(replicas, within=180)
         # To a version that does not start, which is turned back, and then to other pods.
         await stage.patch({"pod": [{"middlewareImage": "redis:none", "requirepass": "first"}]})

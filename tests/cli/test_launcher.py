@@ -92,10 +92,14 @@ def test_an_installed_package_brings_the_example_of_the_demo(tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     shutil.rmtree(tmp_path / "tree")
-    found = "from mooring.cli.demo import example, read_manifest; print(read_manifest(example()).path)"
+    found = """if True:
+        from mooring.cli.demo import example, read_manifest
+        for what in ("redis", "mysql", "matrixone"):
+            print(read_manifest(example(what), what).path)
+    """
     env = {name: value for name, value in os.environ.items() if name != "MOORING_ROOT"}
     env["PYTHONPATH"] = str(tmp_path / "site")
 
     shown = subprocess.run([sys.executable, "-P", "-c", found], env=env, capture_output=True, text=True)
 
-    assert shown.stdout.startswith(f"{tmp_path}/site/"), shown.stderr
+    assert shown.stdout.count(f"{tmp_path}/site/") == 3, shown.stderr

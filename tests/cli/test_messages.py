@@ -82,6 +82,11 @@ def lines(text: str) -> list[str]:
         ("demo --file {home}/full/other", "document 1 lacks apiVersion, kind or metadata.name"),
         ("demo --file {home}/full/broken", "is not YAML"),
         ("demo --file {home}/full/map", "holds 0 objects of kind RedisCluster"),
+        ("demo --what matrixone --file {home}/full/map", "holds 0 objects of kind MatrixOneCluster"),
+        (
+            "demo --what matrixone",
+            "build it in a checkout of Mooring: ./mooring exec python -m hack.mo_service",
+        ),
     ],
 )
 def test_a_refusal_is_one_line_with_the_reason(

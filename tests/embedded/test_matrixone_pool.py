@@ -1,4 +1,4 @@
-"""A pool of compute nodes of the real server: warm, claimed, given back, and claimed again."""
+"""A pool of compute nodes of the real server: warm, claimed, given back, claimed again, and rolled under its claim."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 import asyncmy
 import pytest
 import pytest_asyncio
-from tests.embedded.test_matrixone_life import SETTINGS
+from asyncmy.errors import MySQLError
+from tests.embedded.test_matrixone_life import SETTINGS, rows, session, under_load
 
+from mooring.kube import MergePatch
 from mooring.kube.objects.core import Pod
 from mooring.operators.matrixone import OPERATOR
 from mooring.operators.matrixone.conditions import is_true
@@ -55,6 +57,19 @@ spec:
   {CACHE}{SHARED}
 ---
 apiVersion: core.matrixorigin.io/v1alpha1
+kind: ProxySet
+metadata: {{name: mo}}
+deps: {{{DEPS}}}
+spec:
+  image: matrixorigin/matrixone:1.2.4
+  replicas: 1{SHARED}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: mo-credential}}
+stringData: {{username: dump, password: "111"}}
+---
+apiVersion: core.matrixorigin.io/v1alpha1
 kind: CNPool
 metadata: {{name: warm}}
 spec:
@@ -68,7 +83,16 @@ spec:
   template:
     image: matrixorigin/matrixone:1.2.4
     {CACHE}
+    config: |
+      [cn.frontend]
+      proxy-enabled = true
     scalingConfig: {{minDelaySeconds: 1}}{SHARED.replace(chr(10), chr(10) + "  ")}
+"""
+QUIETER = """
+[cn.frontend]
+proxy-enabled = true
+[log]
+level = "error"
 """
 CLAIM = """
 apiVersion: core.matrixorigin.io/v1alpha1
@@ -76,7 +100,7 @@ kind: CNClaim
 metadata: {{name: {name}}}
 spec:
   selector: {{matchLabels: {{pool: default}}}}
-  cnLabels: [{{key: account, values: [{name}]}}]
+  cnLabels: {labels}
 """
 
 
@@ -97,11 +121,11 @@ async def only_pod(bed: Bed) -> Pod | None:
     return found[0] if len(found) == 1 else None
 
 
-async def claimed(bed: Bed, name: str) -> str:
+async def claimed(bed: Bed, name: str, labels: str = "[{key: account, values: [one]}]") -> str:
     """Claim the pod, wait until it serves, and ask it something."""
     path = Path(tempfile.mkdtemp(prefix="mooring-claim-"))
     try:
-        (path / "claim.yaml").write_text(CLAIM.format(name=name))
+        (path / "claim.yaml").write_text(CLAIM.format(name=name, labels=labels))
         await bed.apply(path / "claim.yaml")
     finally:
         shutil.rmtree(path, ignore_errors=True)
@@ -138,4 +162,51 @@ async def test_a_warm_pod_is_claimed_given_back_and_claimed_again(bed: Bed) -> N
     pod = await only_pod(bed)
     assert pod is not None
     assert (pod.metadata.annotations or {})["matrixone.cloud/cn-label"] == "null"
-    assert await claimed(bed, "two") == first
+    assert await claimed(bed, "two", labels="[]") == first
+
+
+async def test_a_changed_template_moves_the_claim_without_a_failed_statement(bed: Bed) -> None:
+    async def reached() -> bool:
+        try:
+            async with session(bed) as cursor:
+                await cursor.execute("select 1")
+        except MySQLError:
+            return False
+        return True
+
+    await bed.until(reached, "the proxy knows of the pod", within=60)
+    async with session(bed) as cursor:
+        await cursor.execute("create database t")
+        await cursor.execute("create table t.numbers (n int primary key)")
+    [before] = await bed.pods(selector="matrixorigin.io/component=CNSet")
+    states: list[tuple[str, bool, str]] = []
+
+    async def moved() -> bool:
+        claim = await bed.get(CNClaim, "two")
+        found = await bed.pods(selector="matrixorigin.io/component=CNSet")
+        assert claim.spec is not None
+        assert claim.status is not None
+        move = claim.status.migrate
+        state = (
+            claim.spec.pod_name or "",
+            is_true(claim.status.conditions, "Ready"),
+            (move and move.reason) or "",
+        )
+        if state not in states:
+            states.append(state)
+        return (
+            move is None
+            and len(states) > 1
+            and before.metadata.uid not in {one.metadata.uid for one in found}
+        )
+
+    async with under_load(bed, 1) as first, under_load(bed, 100_000) as second:
+        scale = {"scaleStrategy": {"maxIdle": 1, "maxPods": 3}}
+        changes = {"strategy": scale, "template": {"config": QUIETER}}
+        await bed.client.patch(CNPool, "warm", MergePatch({"spec": changes}), namespace="default")
+        await bed.until(moved, "the claim has moved and its old pod is gone", within=180)
+    assert first.failed == second.failed == []
+    assert min(len(first.written), len(second.written)) > 10
+    assert all(ready for _, ready, _ in states), states
+    assert {reason for _, _, reason in states} == {"", "it runs an older declaration"}
+    assert await rows(bed) >= {*first.written, *second.written}

@@ -2,75 +2,176 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
+import aiohttp
+import msgspec
 import pytest
+from tests.embedded.conftest import MakeMySQL
 from tests.embedded.test_mysql_backup import Backups, eventually
 
 from mooring.kube import MergePatch
-from mooring.operators.mysql.dial import Dial
-from mooring.operators.mysql.types import ArchiveStatus, MySQLCluster
+from mooring.kube.objects.core import Pod
+from mooring.kube.objects.meta import Condition
+from mooring.operators.mysql.archive.agent import STATUS
+from mooring.operators.mysql.archive.archiver import Report
+from mooring.operators.mysql.dial import Dial, Link
+from mooring.operators.mysql.gtid import Position, parse
+from mooring.operators.mysql.names import ARCHIVE, ARCHIVE_PORT, CLUSTER
+from mooring.operators.mysql.types import MySQLCluster
 from mooring.testing.mysql_stage import MySQLStage
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 
 class Rows:
-    """One client that writes a row for each transaction; what the primary had after each, and when."""
+    """One client that writes a row in each transaction; what the primary had after each, and when."""
 
     def __init__(self, stage: MySQLStage) -> None:
         self.stage = stage
-        self.positions: list[str] = []
+        self.positions: list[Position] = []
         self.times: list[datetime] = []
 
     async def write(self, count: int) -> None:
-        async with Dial().open(await self.stage.entry(), await self.stage.login("root")) as link:
+        async with on_primary(self.stage) as link:
             await link.query("CREATE DATABASE IF NOT EXISTS shop")
             await link.query("CREATE TABLE IF NOT EXISTS shop.log (id INT PRIMARY KEY)")
             for _ in range(count):
                 await link.query(f"INSERT INTO shop.log VALUES ({len(self.positions) + 1})")
-                row = await link.one("SELECT @@GLOBAL.gtid_binlog_pos AS p")
-                self.positions.append(str(row["p"]))
+                variable = "gtid_binlog_pos" if self.stage.flavor == "mariadb" else "gtid_executed"
+                row = await link.one(f"SELECT @@GLOBAL.{variable} AS p")
+                self.positions.append(parse(self.stage.flavor, str(row["p"])))
                 self.times.append(datetime.now(UTC))
 
-
-async def archive_of(stage: MySQLStage) -> ArchiveStatus:
-    return (await stage.status()).archive or ArchiveStatus()
-
-
-async def archived(stage: MySQLStage) -> str:
-    status = await stage.status()
-    return next((one.status or "" for one in status.conditions or () if one.type == "Archived"), "")
+    def transaction(self, number: int) -> str:
+        """The GTID of the transaction that wrote a row."""
+        position = self.positions[number - 1]
+        if self.stage.flavor == "mariadb":
+            return position.newest()
+        return (position - self.positions[number - 2]).text()
 
 
-async def test_the_log_is_archived_over_a_failover_and_new_clusters_begin_at_a_moment_of_it(
-    mysql: MySQLStage, tmp_path: Path
-) -> None:
+@asynccontextmanager
+async def on_primary(stage: MySQLStage) -> AsyncIterator[Link]:
+    """Not by its Service, which follows a failover a moment later."""
+    dial, host = Dial(), await stage.address(await stage.primary())
+    async with dial.open(host, await stage.login("root")) as link:
+        yield link
+
+
+async def condition(stage: MySQLStage, kind: str) -> Condition:
+    found = (one for one in (await stage.status()).conditions or () if one.type == kind)
+    return next(found, Condition())
+
+
+async def page(stage: MySQLStage) -> Report | None:
+    """What the archiver of a cluster says itself; the status has it once a minute."""
+    pods = await stage.bed.client.list(
+        Pod, namespace="default", label_selector=f"app.kubernetes.io/name={ARCHIVE},{CLUSTER}={stage.name}"
+    )
+    for pod in pods.items:
+        if pod.status is not None and pod.status.pod_ip:
+            with suppress(aiohttp.ClientError):
+                async with aiohttp.request(
+                    "GET", f"http://{pod.status.pod_ip}:{ARCHIVE_PORT}{STATUS}"
+                ) as answer:
+                    return msgspec.json.decode(await answer.read(), type=Report)
+    return None
+
+
+async def rows_of(stage: MySQLStage) -> list[int]:
+    async with on_primary(stage) as link:
+        return [row["id"] for row in await link.query("SELECT id FROM shop.log ORDER BY id")]
+
+
+async def archived_over_a_failover(mysql: MySQLStage) -> Rows:
+    """Thirty rows: ten before the backup ``base``, ten after it, ten after a failover; all of them are archived."""
     backups, rows = Backups(mysql), Rows(mysql)
-    target, _ = await backups.directory(tmp_path)
+    # The archiver holds it while Jobs on other nodes use it.
+    target = {"claim": {"name": "archive"}}
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    metadata = {"name": "archive", "namespace": "default"}
+    await mysql.bed.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+    )
     patch = MergePatch({"spec": {"archive": {"target": target, "intervalSeconds": 1}}})
     await mysql.bed.client.patch(MySQLCluster, mysql.name, patch, namespace="default")
     await rows.write(10)
     await mysql.exact()
     await backups.make("base", target)
-    await backups.over("base")
-    await rows.write(10)
 
     async def works() -> bool:
-        return await archived(mysql) == "True"
+        return (await condition(mysql, "Archived")).status == "True"
 
     await eventually(works)
+    assert (await backups.over("base")).position
+    await rows.write(10)
     old = await mysql.primary()
     mysql.kill(old)
     await mysql.led_by_another(old)
     await mysql.exact()
     await rows.write(10)
+    last = rows.positions[-1].newest()
 
-    async def caught_up() -> ArchiveStatus | None:
-        now = await archive_of(mysql)
-        return now if now.position == rows.positions[-1] else None
+    async def complete() -> Report | None:
+        said = await page(mysql)
+        if said is None or said.position != last or not said.complete:
+            return None
+        return said if datetime.fromisoformat(said.complete) > rows.times[-1] else None
 
-    # Progress alone is written once a minute.
-    archive = await eventually(caught_up, within=90)
-    assert (archive.state, archive.gap, archive.lag_seconds) == ("Archiving", None, 30)
+    said: Report = await eventually(complete)
+    assert (said.state, said.gap, said.chain) == ("Archiving", None, 1)
+    archive = (await mysql.status()).archive
+    assert archive is not None
+    assert (archive.state, archive.gap) == ("Archiving", None)
+    return rows
+
+
+async def begun(make_mysql: MakeMySQL, point: dict[str, str], **source: str) -> MySQLStage:
+    """A cluster of one server that begins there."""
+    source = source or {"backup": "base"}
+    made = await make_mysql(exact=False, size=1, restoreFrom={**source, "pointInTime": point})
+    await made.exact(within=200)
+    return made
+
+
+async def test_new_clusters_begin_at_a_gtid_and_a_time_of_an_archive_over_a_failover(
+    mysql: MySQLStage, make_mysql: MakeMySQL
+) -> None:
+    rows = await archived_over_a_failover(mysql)
+    goal = rows.transaction(25)
+    position = (await Backups(mysql).status("base")).position
+    exact, timely, early = await asyncio.gather(
+        begun(make_mysql, {"gtid": goal}),
+        begun(make_mysql, {"time": text(rows.times[14])}, cluster=mysql.name),
+        make_mysql(
+            exact=False, size=1, restoreFrom={"backup": "base", "pointInTime": {"gtid": rows.transaction(5)}}
+        ),
+    )
+    assert await rows_of(exact) == list(range(1, 26))
+    restore = (await exact.status()).restore
+    assert restore is not None
+    assert (restore.position, restore.transaction) == (rows.positions[24].newest(), goal)
+    # MariaDB writes whole seconds: what was begun within the second of the target may be in.
+    most = sum(1 for at in rows.times if at.replace(microsecond=0) <= rows.times[14])
+    found = await rows_of(timely)
+    assert found == list(range(1, len(found) + 1))
+    assert 15 <= len(found) <= most
+    restore = (await timely.status()).restore
+    assert restore is not None
+    assert restore.transaction == rows.transaction(len(found))
+    assert restore.committed_at is not None
+    assert restore.committed_at <= rows.times[14]
+
+    async def refused() -> str:
+        now = (await early.status()).restore
+        return (now.message or "") if now is not None and now.phase == "Failed" else ""
+
+    assert f"with all up to {position}, is later than" in await eventually(refused)
+
+
+def text(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")

@@ -312,6 +312,29 @@ async def test_a_cluster_whose_restore_failed_says_so_and_has_no_pods(
     assert await copy.pods() == []
 
 
+async def test_a_cluster_that_requires_tls_is_backed_up_and_verified(
+    mysql: MySQLStage, make_mysql: MakeMySQL
+) -> None:
+    sealed = await make_mysql(exact=False, size=1, tls={"required": True})
+
+    async def runs() -> bool:
+        return (await sealed.status()).phase == "Running"
+
+    await eventually(runs)
+    backups = Backups(sealed)
+    await backups.make("sealed", await backups.claim(), verify=True)
+    await backups.over("sealed")
+
+    async def verified() -> bool:
+        known = (await backups.status("sealed")).verified
+        return known is not None and known.at is not None
+
+    await eventually(verified)
+    known = (await backups.status("sealed")).verified
+    assert known is not None
+    assert known.passed, known.message
+
+
 async def test_the_example_is_accepted_and_its_first_backup_made(mysql: MySQLStage) -> None:
     for document in yaml.safe_load_all(EXAMPLE.read_text()):
         document["metadata"]["namespace"] = "default"

@@ -1,11 +1,12 @@
-"""Restart-only keys, memory from the limits, Services by role, and a pause, on running servers."""
+"""Restart-only keys, memory from the limits, Services by role, NetworkPolicies, and a pause, on running servers."""
 
 from __future__ import annotations
 
 import pytest
 from tests.embedded.conftest import MakeCluster
 
-from mooring.kube.objects.core import Service
+from mooring.kube.objects.core import Pod, Service
+from mooring.kube.objects.networking import NetworkPolicy
 from mooring.kube.patches import MergePatch
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.sentinel.types import RedisCluster
@@ -53,6 +54,44 @@ async def test_services_by_role_follow_the_master(cluster: MakeCluster) -> None:
         return await role_behind(stage, stage.names.master) == "master"
 
     await stage.bed.until(follows, "the master's Service leads to the new one")
+
+
+async def test_service_types_and_network_policies_come_and_go_with_the_declaration(
+    cluster: MakeCluster,
+) -> None:
+    stage = await cluster()
+    pods = {pod.metadata.uid for pod in await stage.pods()}
+    await stage.patch({"services": {"master": {"type": "NodePort"}}, "networkPolicy": {"enabled": True}})
+
+    async def node_port() -> int:
+        found = await stage.bed.get(Service, stage.names.master, stage.namespace)
+        return next((port.node_port or 0 for port in (found.spec.ports if found.spec else None) or ()), 0)
+
+    async def policies() -> set[str]:
+        found = await stage.bed.client.list(NetworkPolicy, namespace=stage.namespace)
+        return {one.metadata.name or "" for one in found.items} & {stage.names.redis, stage.names.sentinel}
+
+    async def outside() -> bool:
+        pod = await stage.bed.get(Pod, await stage.master(), stage.namespace)
+        host = (pod.status.host_ip if pod.status else None) or ""
+        try:
+            async with Dial().link(Address(host, await node_port())) as link:
+                return bool((await link.call("ROLE"))[0] == "master")
+        except DialError:
+            return False
+
+    async def declared() -> bool:
+        return len(await policies()) == 2 and await outside()
+
+    await stage.bed.until(declared, "a port of the node leads to the master, and there are policies")
+    await stage.patch({"services": None, "networkPolicy": None})
+
+    async def gone() -> bool:
+        return not await policies() and not await node_port()
+
+    await stage.bed.until(gone, "both are gone again")
+    await stage.exact()
+    assert {pod.metadata.uid for pod in await stage.pods()} == pods
 
 
 async def test_memory_follows_the_limits_of_new_clusters(cluster: MakeCluster) -> None:

@@ -27,9 +27,10 @@ from mooring.kube.objects.core import ConfigMap, Namespace
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.runtime import Controller, Done, Manager, Result, crd
 from mooring.testing.campaign import plans, replay, run_campaign
+from mooring.testing.changes import Change
 from mooring.testing.faults import Fault, Plan
 from mooring.testing.oracles import learn
-from mooring.testing.workload import Change, Trace, Workload, play
+from mooring.testing.workload import Trace, Workload, play
 
 
 class PairSpec(Part, frozen=True, kw_only=True):

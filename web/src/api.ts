@@ -322,6 +322,26 @@ export interface Operators {
   unknown: string[];
 }
 
+export interface ActivityRow {
+  source: "user" | "event" | "change";
+  time: string;
+  who: string;
+  type: string;
+  reason: string;
+  message: string;
+  count: number;
+  entry: string;
+  namespace: string;
+  name: string;
+}
+
+export interface Activity {
+  rows: ActivityRow[];
+  truncated: boolean;
+  denied: string[];
+  eventsDenied: boolean;
+}
+
 let csrf = "";
 let signedOut: () => void = () => undefined;
 
@@ -473,6 +493,8 @@ export const api = {
   entry: (name: string) => send<Entry>("GET", `catalog/${encodeURIComponent(name)}`),
   instances: () => send<{ rows: Row[] }>("GET", "instances"),
   operators: () => send<Operators>("GET", "operators"),
+  activity: (query: Record<string, string>) =>
+    send<Activity>("GET", `activity?${new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ""))}`),
   namespaces: () => send<{ namespaces: string[] }>("GET", "namespaces"),
   permissions: (entry: string, namespace: string) =>
     send<Permissions>("GET", `permissions?${new URLSearchParams({ entry, namespace })}`),

@@ -1,5 +1,6 @@
 // The frame around all pages, and who is signed in.
 import { useEffect, useState } from "react";
+import { ActivityPage } from "./activity";
 import { api, onSignedOut, Problem, type Session } from "./api";
 import { CatalogPage } from "./catalog";
 import { CreatePage } from "./create";
@@ -81,6 +82,9 @@ export function App() {
           <a href={to("instances")} {...current("instances")}>
             {t("nav.instances")}
           </a>
+          <a href={to("activity")} {...current("activity")}>
+            {t("activity.title")}
+          </a>
           <a href={to("operators")} {...current("operators")}>
             {t("operators.title")}
           </a>
@@ -106,6 +110,8 @@ export function App() {
           <InstancePage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} terminal={session.terminal} />
         ) : page === "instances" ? (
           <InstancesPage namespace={query.get("namespace") ?? ""} />
+        ) : page === "activity" ? (
+          <ActivityPage />
         ) : page === "operators" ? (
           <OperatorsPage />
         ) : page === "templates" ? (

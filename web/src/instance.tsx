@@ -134,7 +134,12 @@ export function InstancePage({ terminal, ...place }: Place & { terminal: boolean
       ) : live.rows === null ? (
         <Loading />
       ) : tab === "events" ? (
-        <Events live={live} />
+        <>
+          <p>
+            <a href={`${to("activity")}?${new URLSearchParams({ ...place })}`}>{t("activity.open")}</a>
+          </p>
+          <Events live={live} />
+        </>
       ) : (
         <>
           <Timeline live={live} />

@@ -38,6 +38,7 @@ export function Palette() {
     const pages: Goal[] = [
       { label: t("nav.catalog"), hint: "", href: to("catalog") },
       { label: t("nav.instances"), hint: "", href: to("instances") },
+      { label: t("activity.title"), hint: "", href: to("activity") },
       { label: t("operators.title"), hint: "", href: to("operators") },
       { label: t("templates.title"), hint: "", href: to("templates") },
     ];

@@ -389,17 +389,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- toYaml $settings }}
 {{- end }}
 
-{{/* What the shared watch caches read in every namespace that the console looks at: no Secret, and no write. */}}
+{{/* What the shared watch caches read in every namespace that the console looks at: no Secret, and no write but of Events. */}}
 {{- define "mooring.console.rules" -}}
 # The kinds of the packaged entries; a test compares them.
 - apiGroups: [redis.kun, redis.middleware.hc.cn]
   resources: [redisclusters]
   verbs: [list, watch]
+- apiGroups: [redis.mooring.dev]
+  resources: [redisbackups, redisbackupschedules]
+  verbs: [list, watch]
 - apiGroups: [mysql.mooring.dev]
-  resources: [mysqlclusters]
+  resources: [mysqlclusters, mysqlbackups, mysqlbackupschedules]
   verbs: [list, watch]
 - apiGroups: [core.matrixorigin.io]
-  resources: [matrixoneclusters]
+  resources: [matrixoneclusters, backupjobs, restorejobs, cnpools, cnclaims, cnclaimsets]
   verbs: [list, watch]
 - apiGroups: [postgresql.cnpg.io]
   resources: [clusters]
@@ -419,9 +422,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   resources: {{ toYaml .resources | nindent 2 }}
   verbs: [list, watch]
 {{- end }}
+# What users did is recorded as Events of the instances.
 - apiGroups: [""]
   resources: [events]
-  verbs: [list, watch]
+  verbs: [list, watch{{ if .Values.console.recordActivity }}, create{{ end }}]
 {{- if .Values.console.catalogResources }}
 - apiGroups: [catalog.mooring.dev]
   resources: [servicetemplates]

@@ -6,53 +6,21 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final
 
-from mooring.cli.demo import DemoFailed, Manifest, Show
 from mooring.cli.program import program
-from mooring.kube import Client, Object
-from mooring.kube.objects.core import Pod
+from mooring.cli.show import DemoFailed, Manifest, OnPlane, Show, namespace_of
+from mooring.kube import Client
 from mooring.local.directory import DataDirectory
 from mooring.local.plane import Plane
-from mooring.testing.errors import NotInTime
 from mooring.testing.ledger import Report
 from mooring.testing.mysql_stage import MySQLStage
 
-__all__ = ["MySQLShow"]
+__all__ = ["SHOW", "MySQLShow"]
 
-T = TypeVar("T", bound=Object)
 READY_SECONDS = 120.0
 """The image is made of Debian's packages at its first use."""
 TAKEOVER_SECONDS = 40.0
-
-
-class _OnPlane:
-    """What a `MySQLStage` needs of a bed, on the demo's own plane."""
-
-    def __init__(self, plane: Plane, client: Client) -> None:
-        self.plane, self.client = plane, client
-
-    async def get(self, kind: type[T], name: str, namespace: str = "default") -> T:
-        return await self.client.get(kind, name, namespace=namespace)
-
-    async def pods(self, namespace: str = "default", selector: str = "") -> list[Pod]:
-        return (await self.client.list(Pod, namespace=namespace, label_selector=selector)).items
-
-    async def until(
-        self, check: Callable[[], Awaitable[object]], what: str, *, within: float = 30.0, every: float = 0.02
-    ) -> float:
-        began = time.monotonic()
-        while time.monotonic() - began < within:
-            if await check():
-                return time.monotonic() - began
-            await asyncio.sleep(every)
-        raise NotInTime(f"waited {within:.0f} s in vain for: {what}")
-
-    def kill(self, namespace: str, pod: str, container: str, number: int = signal.SIGKILL) -> int:
-        pid = self.plane.agent.program_pid(namespace, pod, container)
-        os.kill(pid, number)
-        return pid
 
 
 class MySQLShow(Show):
@@ -64,9 +32,10 @@ class MySQLShow(Show):
 
     async def tell(self, plane: Plane, client: Client) -> None:
         """See `Show`."""
-        meta = self._manifest.cluster["metadata"]
-        bed: Any = _OnPlane(plane, client)
-        self._stage = stage = MySQLStage(bed, meta["name"], namespace=meta.get("namespace") or "default")
+        cluster = self._manifest.cluster
+        bed: Any = OnPlane(plane, client)
+        name = cluster["metadata"]["name"]
+        self._stage = stage = MySQLStage(bed, name, namespace=namespace_of(cluster))
         began = time.monotonic()
         await self._ready()
         status = await stage.status()
@@ -143,3 +112,6 @@ class MySQLShow(Show):
             f"  kubectl {place} exec -it {stage.name}-0 -c mysql -- mariadb -uroot -p    # Secret {stage.name}-credentials",
             f"  {program()} why mysqlcluster/{stage.name}",
         ]
+
+
+SHOW: Final = MySQLShow

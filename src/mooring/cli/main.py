@@ -21,7 +21,7 @@ BROKEN_PIPE = 141
 #: The commands in the order of the help: the module with ``add_parser``, and what the command does. Only the
 #: module of the command that is run is imported: `mooring enter` should not wait for an API server's code.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("demo", "start here: a Redis cluster that survives the death of its master"),
+    "demo": ("demo", "start here: a database cluster that survives faults"),
     "up": ("up", "start the embedded control plane and the operators here"),
     "down": ("down", "stop the embedded control plane; data is kept"),
     "console": ("console", "create and watch services in a browser, on any cluster"),

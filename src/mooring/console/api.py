@@ -32,6 +32,7 @@ from mooring.catalog import (
 )
 from mooring.console.access import Access
 from mooring.console.actions import actions_of, perform
+from mooring.console.activity import activity_of
 from mooring.console.document import to_yaml
 from mooring.console.edit import Edit, form
 from mooring.console.metrics import RANGES, Queries, figures_of, usage_of
@@ -41,6 +42,7 @@ from mooring.console.playground import tried
 from mooring.console.pods import forward, log_query, pod_rows
 from mooring.console.problems import Problem, problem_of, refusal, scrubbed
 from mooring.console.quota import quota_of
+from mooring.console.records import Records
 from mooring.console.related import (
     belongs,
     collection_of,
@@ -86,6 +88,14 @@ _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 STREAMED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 #: Instances whose upgrade is looked at, and so many at once.
 MOST_UPGRADES, UPGRADES_AT_ONCE = 200, 8
+#: Reasons of the Events that say what users did, by the first word of it.
+_REASONS: Final = {
+    "create": "CreatedByUser",
+    "edit": "ChangedByUser",
+    "action": "ActionByUser",
+    "add": "AddedByUser",
+    "delete": "DeletedByUser",
+}
 Json = dict[str, Any]
 UpgradePlan = Callable[[Client, str, str], Awaitable[Sequence[Any]]]
 """What the next change of an instance (client, namespace, name) brings along: component, fields, waiting, trouble."""
@@ -121,6 +131,7 @@ class Api:
         self._templates = templates
         self._clock = clock
         self._stop = stop
+        self._records = Records(upstream, clock)
         self._terminals = terminals
         self._queries = queries
         self._upgrades = upgrades or {}
@@ -162,6 +173,7 @@ class Api:
             web.patch(one, self.edit),
             web.delete(one, self.delete),
             web.get("/api/v1/permissions", self.permissions),
+            web.get("/api/v1/activity", self.activity),
             web.get("/api/v1/operators", self.operators),
             web.get("/api/v1/operators/upgrade", self.upgrade),
             web.post("/api/v1/templates/try", self.try_template),
@@ -368,6 +380,24 @@ class Api:
         served = [e for e in entries if await self._watches.serves(e.spec.target)]
         return answer(operators(view.objects(), leases, entries=served, seen=seen, now=self._clock.now()))
 
+    async def activity(self, request: web.Request) -> web.Response:
+        """What was done with instances, by whom and when, the newest first."""
+        query = request.query
+        namespace = _namespace(query["namespace"]) if query.get("namespace") else ""
+        entries = list((await self._templates.visible(request[SESSION])).values())
+        if query.get("entry"):
+            entries = [await self._entry(request, query["entry"], namespace)]
+        found = await activity_of(
+            distinct(entries),
+            session=request[SESSION],
+            access=self._access,
+            watches=self._watches,
+            upstream=self._upstream,
+            namespace=namespace,
+            name=_name(query["name"]) if query.get("name") else "",
+        )
+        return answer(found)
+
     async def upgrade(self, request: web.Request) -> web.Response:
         """What this version of the operators would change with the next change of each instance, read as the user."""
         view = await self._view(request, request.query)
@@ -529,7 +559,8 @@ class Api:
             refused.more |= preview
             self._audit(request, "create", entry, namespace, str(name), result=refused.code, dry_run=dry_run)
             raise refused from error
-        self._audit(request, "create", entry, namespace, str(name), result="ok", dry_run=dry_run)
+        uid = str((msgspec.json.decode(made.body).get("metadata") or {}).get("uid") or "")
+        self._audit(request, "create", entry, namespace, str(name), result="ok", dry_run=dry_run, uid=uid)
         warnings = [scrubbed(text, secrets) for text in _warnings(made.headers)]
         return answer({**preview, "warnings": warnings, "dryRun": dry_run}, status=200 if dry_run else 201)
 
@@ -582,7 +613,8 @@ class Api:
         except Problem as problem:
             audit(result=problem.code)
             raise
-        audit(result="ok")
+        if made is not None:
+            audit(result="ok", uid=edit.uid, detail=", ".join(str(one["path"]) for one in edited.changes))
         warnings = [scrubbed(text, edit.secrets) for text in _warnings(made.headers)] if made else []
         return answer({**msgspec.to_builtins(edited), "warnings": warnings, "dryRun": dry_run})
 
@@ -623,7 +655,11 @@ class Api:
         except Problem as problem:
             audit(result=problem.code)
             raise
-        audit(result="ok")
+        audit(
+            result="ok",
+            uid=str(body.get("uid") or ""),
+            detail=", ".join(str(one["path"]) for one in done.changes),
+        )
         warnings = _warnings(made.headers) if made else []
         return answer({**msgspec.to_builtins(done), "warnings": warnings, "dryRun": dry_run})
 
@@ -638,7 +674,8 @@ class Api:
         except ApiError as error:
             self._audit(request, "delete", entry, namespace, name, result=error.reason)
             raise
-        self._audit(request, "delete", entry, namespace, name, result="ok")
+        uid = request.query.get("uid", "")
+        self._audit(request, "delete", entry, namespace, name, result="ok", uid=uid)
         return answer({}, status=202)
 
     def _audit(
@@ -651,18 +688,36 @@ class Api:
         *,
         result: str,
         dry_run: bool = False,
+        uid: str = "",
+        detail: str = "",
     ) -> None:
-        if not dry_run:
-            user = request[SESSION].user
-            log.info(
-                "action",
-                action=action,
+        """Log what a user did, and record it as an Event of the instance if it was done."""
+        if dry_run:
+            return
+        user = request[SESSION].user
+        log.info(
+            "action",
+            action=action,
+            user=user,
+            entry=entry.name,
+            namespace=namespace,
+            name=name,
+            result=result,
+        )
+        if result == "ok":
+            self._records.add(
                 user=user,
-                entry=entry.name,
+                reason=_REASONS[action.partition(" ")[0]],
+                message=f"{user}: {action}{f' ({detail})' if detail else ''}",
+                resource=entry.spec.target.resource,
                 namespace=namespace,
                 name=name,
-                result=result,
+                uid=uid,
             )
+
+    async def close(self) -> None:
+        """Wait for what is still to be recorded."""
+        await self._records.close()
 
     # --- stream
 
@@ -846,7 +901,7 @@ class Api:
         except ApiError as error:
             audit(result=error.reason)
             raise refusal(entry, error, []) from error
-        audit(result="ok")
+        audit(result="ok", detail=f"{one.target.kind} {manifest['metadata']['name']}")
         shown = {"manifest": manifest, "yaml": to_yaml(manifest), "warnings": _warnings(made.headers)}
         return answer({**shown, "dryRun": dry_run}, status=200 if dry_run else 201)
 

@@ -550,6 +550,34 @@ class Operators(_Data, frozen=True, kw_only=True):
     unknown: tuple[str, ...]
 
 
+class ActivityRow(_Data, frozen=True, kw_only=True):
+    """Something that was done with an instance.
+
+    ``source``: a user of the console, an Event of a program, or the object's own metadata; ``who`` is that user or
+    program, "" where it is not known.
+    """
+
+    source: Literal["user", "event", "change"]
+    time: str
+    who: str
+    type: str
+    reason: str
+    message: str
+    count: int
+    entry: str
+    namespace: str
+    name: str
+
+
+class Activity(_Data, frozen=True, kw_only=True):
+    """What was done, the newest first; ``denied`` are entries whose instances the user may not list."""
+
+    rows: tuple[ActivityRow, ...]
+    truncated: bool
+    denied: tuple[str, ...]
+    events_denied: bool
+
+
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One request of the API: its query (name and meaning), its body, and what is answered.
 
@@ -584,6 +612,9 @@ BY_PATH: dict[PathKey, Operation] = {
     ("GET", _API + "/catalog"): Operation(answer=CatalogAnswer),
     ("GET", _API + "/catalog/{entry}"): Operation(answer=EntryAnswer),
     ("GET", _API + "/namespaces"): Operation(answer=Namespaces),
+    ("GET", _API + "/activity"): Operation(
+        query={**_WHERE, "name": "One instance, by its name."}, answer=Activity
+    ),
     ("GET", _API + "/operators"): Operation(answer=Operators),
     ("GET", _API + "/operators/upgrade"): Operation(query=_WHERE, answer=UpgradeAnswer),
     ("POST", _API + "/templates/try"): Operation(body=Trial, answer=TrialAnswer),

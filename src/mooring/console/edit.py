@@ -95,6 +95,11 @@ class Edit:
             for secret in _secrets(change.new, pointer.get(self._masked, change.path))
         ]
 
+    @property
+    def uid(self) -> str:
+        """The object that the edit began from."""
+        return self._base.uid
+
     def _both(self, text: str | None) -> list[Change]:
         """The changes of the form and of the editor."""
         entry, document = self._entry, self._base.document

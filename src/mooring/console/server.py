@@ -177,6 +177,7 @@ class Console:
             await asyncio.gather(self._following, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
+            await self._api.close()
         if self._templates is not None:
             await self._templates.stop()
         if self._watches is not None:

@@ -17,6 +17,7 @@ from mooring.operators.workload.upgrade import Planned
 from mooring.runtime.webhooks import Webhook
 
 __all__ = [
+    "Demo",
     "Operator",
     "Option",
     "Replayed",
@@ -49,6 +50,19 @@ class Option:
     def attribute(self) -> str:
         """The option's name in the parsed command line."""
         return self.flags[0].removeprefix("--").replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """What ``mooring demo --what NAME`` shows of an operator."""
+
+    name: str
+    doc: str
+    """Half a sentence for the help."""
+    example: str
+    """Its manifest, a file of ``examples/``; the package has it too."""
+    kind: type[Object]
+    """The kind of the one cluster in that manifest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +122,7 @@ class Operator:
     """What this version would roll with the next change of an object; reads only."""
     removal: Removable | None = field(repr=False, default=None)
     """How ``mooring remove-clusters`` deletes its objects."""
+    demo: Demo | None = field(repr=False, default=None)
     agent: Callable[[Sequence[str]], int] | None = field(repr=False, default=None)
     """``mooring agent NAME ARGUMENTS``, which its pods run in Mooring's image; gives the exit status."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mooring.testing.campaign import Failure, Result, plans, replay, run_campaign
+    from mooring.testing.changes import Change
     from mooring.testing.clock import VirtualClock
     from mooring.testing.edits import Edit, Report, edits_of, explore
     from mooring.testing.errors import NotInTime
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from mooring.testing.pods import AlwaysReady, PodModel, SimulatedPods
     from mooring.testing.rig import Rig
     from mooring.testing.timeline import Timeline
-    from mooring.testing.workload import Change, Trace, Workload, play
+    from mooring.testing.workload import Trace, Workload, play
 
 __all__ = [
     "AlwaysReady",
@@ -57,6 +58,7 @@ __all__ = [
 #: Where each name is. They are imported when first used: `mooring ledger` needs no API server.
 _HOMES = {
     "campaign": ("Failure", "Result", "plans", "replay", "run_campaign"),
+    "changes": ("Change",),
     "clock": ("VirtualClock",),
     "edits": ("Edit", "Report", "edits_of", "explore"),
     "errors": ("NotInTime",),
@@ -67,7 +69,7 @@ _HOMES = {
     "pods": ("AlwaysReady", "PodModel", "SimulatedPods"),
     "rig": ("Rig",),
     "timeline": ("Timeline",),
-    "workload": ("Change", "Trace", "Workload", "play"),
+    "workload": ("Trace", "Workload", "play"),
 }
 
 

@@ -25,9 +25,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mooring.testing.branches import Branches, Outcome
+from mooring.testing.changes import Change
 from mooring.testing.faults import Fault, FaultKind, Plan
 from mooring.testing.oracles import Reference, learn
-from mooring.testing.workload import LEASE, Change, Trace, Workload, elects, play
+from mooring.testing.workload import LEASE, Trace, Workload, elects, play
 
 __all__ = ["Failure", "Result", "plans", "replay", "run_campaign"]
 

@@ -10,16 +10,17 @@ repeated that changes nothing (`repeated`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 from mooring.actor.conditions import PROGRESSING
 from mooring.actor.repeats import STEP_REPEATS
+from mooring.testing.changes import Change
 
-if TYPE_CHECKING:
-    from mooring.testing.workload import Change, Monitor
+__all__ = ["Monitor", "kept", "owned", "repeated"]
 
-__all__ = ["kept", "owned", "repeated"]
+Monitor = Callable[[Change], str]
+"""Looks at every change; what it returns is a violation, "" is none."""
 
 
 def owned(*, but: Collection[str] = ()) -> Monitor:

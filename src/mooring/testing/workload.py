@@ -28,9 +28,10 @@ from mooring.cache.clock import Clock
 from mooring.kube import Client, Object
 from mooring.local.api.storage import Collection, Entry, Event
 from mooring.runtime import Election, LeaseLost, Manager, redact
+from mooring.testing.changes import Change
 from mooring.testing.errors import NotInTime
 from mooring.testing.faults import Faults, Plan, request_moment
-from mooring.testing.monitors import repeated
+from mooring.testing.monitors import Monitor, repeated
 from mooring.testing.plane import QUIET, RESTLESS, ControlPlane
 from mooring.testing.pods import PodModel
 from mooring.testing.timeline import START, loaded_dice
@@ -38,9 +39,7 @@ from mooring.testing.timeline import START, loaded_dice
 __all__ = [
     "CALM",
     "LEASE",
-    "Change",
     "Lives",
-    "Monitor",
     "Step",
     "Trace",
     "Workload",
@@ -60,41 +59,6 @@ RESTART = 1.0
 LEASE = "default/campaign"
 #: Seconds between two renewals, as far apart as they may be: in all the virtual quiet they are most of the work.
 RENEW = 8.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Change:
-    """One change of the server's: ``at`` and ``nth`` are its moment, ``by`` the operator's request, if it was one."""
-
-    at: str
-    nth: int
-    by: str
-    by_nth: int
-    resource: str
-    type: str
-    object: JsonObject
-    previous: JsonObject | None
-    #: Virtual seconds since the control plane was started.
-    when: float = 0.0
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Resource, namespace and name."""
-        meta = self.object["metadata"]
-        return self.resource, meta.get("namespace", ""), meta["name"]
-
-    @property
-    def made_up(self) -> bool:
-        """Whether the server made its object's name up: it is another one in the next run."""
-        meta = self.object["metadata"]
-        suffix = meta["name"].removeprefix(meta.get("generateName", meta["name"]))
-        return bool(suffix) and not (
-            suffix.isdigit() and len(suffix) < 4
-        )  # a StatefulSet's pods are numbered
-
-
-Monitor = Callable[[Change], str]
-"""Looks at every change; what it returns is a violation, "" is none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,6 +97,14 @@ def test_a_complete_backup_is_verified_once() -> None:
     assert isinstance(decide(seen(status=after, spec=asked)), InSync)
 
 
+def test_a_backup_from_before_the_first_write_says_so() -> None:
+    empty = BackupStatus(phase="Succeeded", size_bytes=7, location="claim b: x", position="")
+    assert rules.summary(empty) == "7 bytes at claim b: x, taken before the first write"
+    later = BackupStatus(phase="Succeeded", size_bytes=7, location="claim b: x", position="0-1-2")
+    assert rules.summary(later) == "7 bytes at claim b: x"
+    assert rules.reach("0-1-2") == "up to 0-1-2"
+
+
 def test_a_run_is_looked_at_once_a_minute_at_most() -> None:
     begun = run("Running")
     status = BackupStatus(phase="Running", tries=1)
@@ -114,14 +122,6 @@ def test_a_run_that_is_over_is_on_its_way_no_longer(end: str) -> None:
     status = BackupStatus(phase="Running", tries=1, progress=Progress(at=NOW, bytes=7))
     over = run(end, result=Result(ok=end == "Succeeded", size=9), again=True, ended=NOW)
     assert rules.settled(seen(status=status), over).progress is None
-
-
-def test_a_backup_from_before_the_first_write_says_so() -> None:
-    empty = BackupStatus(phase="Succeeded", size_bytes=7, location="claim b: x", position="")
-    assert rules.summary(empty) == "7 bytes at claim b: x, taken before the first write"
-    later = BackupStatus(phase="Succeeded", size_bytes=7, location="claim b: x", position="0-1-2")
-    assert rules.summary(later) == "7 bytes at claim b: x"
-    assert rules.reach("0-1-2") == "up to 0-1-2"
 
 
 @pytest.mark.parametrize(

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+import structlog
 from tests.operators.matrixone.builders import declared
 from tests.operators.redis.sentinel.test_actor import eventually as soon
 
-from mooring.actor import StepFailed
+from mooring.actor import StepFailed, Wait
 from mooring.kube import Client, MergePatch, NotFound
+from mooring.kube.errors import TransportError
 from mooring.kube.object import Key, decode
 from mooring.kube.objects.core import Pod
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
 from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.matrixone import OPERATOR
-from mooring.operators.matrixone.pool.claim import Bind, Candidate, Record
 from mooring.operators.matrixone.pool.claim_actor import ClaimActor, Inputs
-from mooring.operators.matrixone.pool.labels import BOUND, CLAIMED_BY, DRAINING, IDLE, PHASE, POD_UID, POOL
+from mooring.operators.matrixone.pool.labels import (
+    BOUND,
+    CLAIM_UID,
+    CLAIMED_BY,
+    DRAINING,
+    IDLE,
+    LEAVES,
+    PHASE,
+    POD_UID,
+    POOL,
+)
+from mooring.operators.matrixone.pool.moves import Bind, GiveBack, Record
+from mooring.operators.matrixone.pool.snapshot import Candidate
 from mooring.operators.matrixone.types import CNClaim, CNClaimSet, CNPool, CNSet
+from mooring.runtime import configure_logging
+from mooring.runtime.log import Secrets, secrets
 
 NOTHING: Final[Any] = None
 
@@ -192,6 +207,175 @@ async def test_a_deleted_claim_gives_its_pod_back_and_a_lost_one_says_so() -> No
         lost = await client.get(CNClaim, "d", namespace="default")
         assert lost.status is not None
         assert lost.status.phase == "Lost"
+
+
+class Dying:
+    """The way of an operator to the API server that dies right after its n-th write."""
+
+    def __init__(self, inner: Any, left: int) -> None:
+        self.inner, self.left, self.dead = inner, left, asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def request(self, method: str, path: str, **how: Any) -> Any:
+        if self.dead.is_set():
+            raise TransportError("it is dead")
+        answer = await self.inner.request(method, path, **how)
+        if method == "PATCH" and ("/cnclaims/" in path or "/pods/" in path):
+            self.left -= 1
+            if self.left == 0:
+                self.dead.set()
+                raise TransportError("the answer never arrived")
+        return answer
+
+
+@asynccontextmanager
+async def operator(transport: Any) -> AsyncIterator[None]:
+    how = Operate(operators=[OPERATOR], elect=False)
+    task = asyncio.create_task(operate(Client(transport, field_manager="test"), how))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def play(client: Client) -> None:
+    """What CNSets do: claimed pods serve and proxies know them, drained pods are idle again and may stay."""
+    for pod in (await client.list(Pod)).items:
+        phase = (pod.metadata.labels or {}).get(PHASE)
+        conditions = (pod.status.conditions if pod.status is not None else None) or ()
+        gate = {"type": "matrixorigin.io/cn-store", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        serves = any(one.type == gate["type"] and one.status == "True" for one in conditions)
+        name, body = pod.metadata.name or "", {"status": {"conditions": [{**gate, "status": "True"}]}}
+        if phase == BOUND and not serves:
+            await client.patch(Pod, name, MergePatch(body), namespace="default", subresource="status")
+        if phase == DRAINING:
+            body["status"]["conditions"][0]["status"] = "False"
+            await client.patch(Pod, name, MergePatch(body), namespace="default", subresource="status")
+            meta: Any = {"labels": {PHASE: IDLE}, "annotations": {LEAVES: None}}
+            await client.patch(Pod, name, MergePatch({"metadata": meta}), namespace="default")
+
+
+async def moved(client: Client, target: str) -> bool:
+    """The claim is bound to a pod, with nothing left of its move; it never is without one."""
+    await play(client)
+    found = await client.get(CNClaim, "c", namespace="default")
+    pods = (await client.list(Pod)).items
+    again = await client.get(CNClaim, "c", namespace="default")
+    if again.metadata.resource_version != found.metadata.resource_version:
+        return False  # the pods may be newer than the claim
+    labels = {one.metadata.uid: one.metadata.labels or {} for one in pods}
+    mine = labels[(found.metadata.annotations or {}).get(POD_UID)]
+    assert (mine[PHASE], mine[CLAIMED_BY]) == (BOUND, "c")
+    assert found.status is not None
+    assert found.status.phase == "Bound"
+    phases = {one.metadata.name: (one.metadata.labels or {})[PHASE] for one in pods}
+    others = {phase for name, phase in phases.items() if name != target}
+    name = found.spec.pod_name if found.spec is not None else ""
+    return name == target and others == {IDLE} and found.status.migrate is None
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Hundreds of requests fail on purpose; a pretty traceback of each takes a second."""
+    configure_logging(level="critical", json=True)
+    yield
+    structlog.reset_defaults()
+    vars(secrets).update(vars(Secrets()))
+
+
+@pytest.mark.usefixtures("quiet")
+async def test_a_claim_moves_to_another_pod_wherever_its_operator_dies() -> None:
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport(), field_manager="test")
+        await apply_crds(client, [OPERATOR])
+        await asyncio.gather(*(warm_pod(client, name) for name in ("p", "q")))
+        await claim(client, "c", spec__podName="p")
+        async with operator(server.transport()):
+            await eventually(lambda: bindings(client))
+        at, died = "p", 0
+        for writes in range(1, 9):
+            leave = {"metadata": {"annotations": {LEAVES: "its node is cordoned"}}}
+            await client.patch(Pod, at, MergePatch(leave), namespace="default")
+            at = "q" if at == "p" else "p"
+            dying = Dying(server.transport(), writes)
+            async with operator(dying):
+
+                async def over(dying: Dying = dying, at: str = at) -> bool:
+                    return await moved(client, at) or dying.dead.is_set()
+
+                await eventually(over)
+            died += dying.dead.is_set()
+            async with operator(server.transport()):
+                await eventually(lambda at=at: moved(client, at))
+        # ChoosePod, Bind, MoveClaim, GiveBack, and what the status shows of them.
+        assert died >= 6
+
+
+async def test_a_move_is_shown_until_the_old_pod_is_drained() -> None:
+    async with operating(2) as client:
+        await asyncio.gather(*(warm_pod(client, name) for name in ("p", "q")))
+        await claim(client, "c", spec__podName="p")
+        await eventually(lambda: bindings(client))
+        body = {"spec": {"sourcePod": {"podName": "p"}}}
+        await client.patch(CNClaim, "c", MergePatch(body), namespace="default")
+
+        async def shown(target: str, phase: str) -> bool:
+            found = await client.get(CNClaim, "c", namespace="default")
+            assert found.status is not None
+            move, old = found.status.migrate, await client.get(Pod, "p", namespace="default")
+            now = (found.spec.pod_name if found.spec is not None else "") == target
+            parts = (move.from_pod, move.to_pod, move.reason) if move is not None else None
+            said = parts == ("p", "q", "spec.sourcePod asks to leave it")
+            return said and now and (old.metadata.labels or {})[PHASE] == phase
+
+        await eventually(lambda: shown("p", BOUND))
+        gate = {
+            "type": "matrixorigin.io/cn-store",
+            "status": "True",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        status = MergePatch({"status": {"conditions": [gate]}})
+        await client.patch(Pod, "q", status, namespace="default", subresource="status")
+        await eventually(lambda: shown("q", DRAINING))
+        await eventually(lambda: moved(client, "q"))
+        found = await client.get(CNClaim, "c", namespace="default")
+        assert found.spec is not None
+        assert found.spec.source_pod is None
+
+
+async def test_a_pod_is_given_back_only_by_a_claim_that_is_as_it_was_seen() -> None:
+    async with operating(0) as client:
+        seen = await claim(client, "c", spec__podName="p")
+        note = {"metadata": {"annotations": {POD_UID: "u-p"}}}
+        seen = await client.patch(CNClaim, "c", MergePatch(note), namespace="default")
+        held = {
+            "metadata": {
+                "labels": {PHASE: BOUND, CLAIMED_BY: "c"},
+                "annotations": {CLAIM_UID: seen.metadata.uid},
+            }
+        }
+        for name in ("p", "q"):
+            await warm_pod(client, name)
+            await client.patch(Pod, name, MergePatch(held), namespace="default")
+        note["metadata"]["annotations"][POD_UID] = (
+            await client.get(Pod, "p", namespace="default")
+        ).metadata.uid or ""
+        seen = await client.patch(CNClaim, "c", MergePatch(note), namespace="default")
+        inputs = Inputs(claim=seen, pods=tuple((await client.list(Pod)).items))
+        actor = ClaimActor(SimpleNamespace(live=client))  # type: ignore[arg-type]
+        context = outside(client, "c")
+        context.now = lambda: datetime.now(UTC)
+        first = actor.plan(await actor.snapshot(context, inputs))
+        assert isinstance(first, GiveBack)
+        assert first.pod == "q"
+        await client.patch(
+            CNClaim, "c", MergePatch({"metadata": {"labels": {"a": "b"}}}), namespace="default"
+        )
+        later = actor.plan(await actor.snapshot(context, inputs))
+        assert isinstance(later, Wait)
 
 
 async def test_a_claim_set_is_scaled() -> None:

@@ -9,12 +9,14 @@ import pytest
 from tests.operators.matrixone.test_cnset_rules import ago, member, node, snapshot
 
 from mooring.actor.verdict import InSync, Wait
+from mooring.operators.matrixone.cnset.members import failed_pod, leaving
 from mooring.operators.matrixone.cnset.moves import (
     ClearLabels,
     CreatePod,
     Drain,
     HandOver,
     SetGate,
+    SetLeave,
     SetPhase,
     SetWorking,
     Stop,
@@ -22,12 +24,15 @@ from mooring.operators.matrixone.cnset.moves import (
 from mooring.operators.matrixone.cnset.plan import decide
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.pool import replicas, warm
-from mooring.operators.matrixone.pool.claim import Bind, Candidate, ClaimSnapshot, Dress, GiveBack, Record
 from mooring.operators.matrixone.pool.claim import decide as decide_claim
 from mooring.operators.matrixone.pool.labels import BOUND, DRAINING, IDLE, TERMINATING, UNKNOWN
+from mooring.operators.matrixone.pool.moves import Bind, ChoosePod, Dress, GiveBack, MoveClaim, Record
+from mooring.operators.matrixone.pool.snapshot import Candidate, ClaimSnapshot
+
+OLDER = "it runs an older declaration"
 
 
-def pooled(at: int, phase: str, state: str = "Draining", **changes: Any) -> Member:
+def pooled(at: int, phase: str, state: str | None = "Draining", **changes: Any) -> Member:
     revision = changes.pop("revision", "new")
     made = member(at, state, **{"phase": phase, "gate": state == "Working", **changes})
     return replace(made, revision=revision)
@@ -64,10 +69,44 @@ def test_a_bound_pod_serves_with_the_labels_of_its_claim() -> None:
     assert isinstance(decide(pool(right)), InSync)
 
 
-def test_a_claimed_pod_is_neither_rolled_nor_scaled_in_nor_moved_from_its_node() -> None:
-    bound = pooled(0, BOUND, "Working", revision="old", cordoned=True, first_to_go=True)
+def test_a_claimed_pod_goes_neither_by_a_roll_nor_by_a_scale_in_but_its_claim_is_asked_to_leave() -> None:
+    bound = pooled(0, BOUND, "Working", first_to_go=True)
     assert isinstance(decide(pool(bound, replicas=0)), InSync)
-    assert isinstance(decide(pool(bound, replicas=1)), InSync)
+    for changes, why in (({"cordoned": True}, "its node is cordoned"), ({"revision": "old"}, OLDER)):
+        step = decide(pool(replace(bound, **changes), replicas=0))
+        assert isinstance(step, SetLeave)
+        assert (step.pod, step.leave) == ("t-cn-0", why)
+        told = decide(pool(replace(bound, leaves=why, **changes), replicas=0))
+        assert isinstance(told, Wait)
+        assert told.reason == "ClaimsMoving"
+
+
+def test_a_pod_that_may_stay_again_is_told_so_and_an_idle_one_that_has_to_leave_is_marked_first() -> None:
+    step = decide(pool(pooled(0, BOUND, "Working", leaves="its node is cordoned")))
+    assert isinstance(step, SetLeave)
+    assert step.leave == ""
+    idle = decide(pool(pooled(0, IDLE, cordoned=True), pooled(1, IDLE), replicas=1))
+    assert isinstance(idle, SetLeave)
+
+
+def test_a_roll_moves_as_many_claims_at_a_time_as_the_surge_and_those_on_a_cordoned_node_at_once() -> None:
+    old = [pooled(at, BOUND, "Working", revision="old") for at in range(3)]
+    assert leaving(pool(*old)) == {"t-cn-0": OLDER}
+    assert leaving(pool(*old, surge=2)) == {"t-cn-0": OLDER, "t-cn-1": OLDER}
+    assert leaving(pool(old[0], replace(old[1], leaves=OLDER), old[2])) == {"t-cn-1": OLDER}
+    drained = pooled(0, DRAINING, revision="old")
+    assert leaving(pool(drained, *old[1:])) == {}
+    assert leaving(pool(*old, pause_update=True)) == {}
+    assert leaving(pool(*(replace(one, cordoned=True) for one in old))) == {
+        f"t-cn-{at}": "its node is cordoned" for at in range(3)
+    }
+
+
+def test_claims_stay_where_they_are_while_the_new_declaration_does_not_come_up() -> None:
+    old = pooled(0, BOUND, "Working", revision="old")
+    broken = pooled(1, UNKNOWN, None, running=False, started=None, trouble="ErrImagePull")
+    assert failed_pod(pool(old, broken)) is not None
+    assert leaving(pool(old, broken)) == {}
 
 
 def returned(**changes: Any) -> Snapshot:
@@ -97,6 +136,7 @@ def test_a_pod_that_was_given_back_is_drained_cleaned_and_used_again() -> None:
         pytest.param({"handed_over": ago(5)}, id="it gave its locks away"),
         pytest.param({"replaced": True}, id="it is not to be used again"),
         pytest.param({"revision": "old"}, id="it is of an older declaration"),
+        pytest.param({"cordoned": True}, id="its node is cordoned"),
     ],
 )
 def test_a_pod_that_cannot_be_used_again_is_replaced(changes: dict[str, Any]) -> None:
@@ -119,7 +159,7 @@ def test_an_idle_pod_is_taken_from_claims_before_it_goes() -> None:
 
 
 def test_idle_pods_are_rolled_after_their_successor_is_idle() -> None:
-    old = pooled(0, IDLE, revision="old")
+    old = pooled(0, IDLE, revision="old", leaves=OLDER)
     assert isinstance(decide(pool(old)), CreatePod)
     starting = pooled(1, UNKNOWN, sessions=None)
     assert not isinstance(decide(pool(old, starting, replicas=1)), SetPhase)
@@ -187,12 +227,133 @@ def test_a_claim_gives_its_pod_back_at_its_end() -> None:
     assert isinstance(decide_claim(claim(pod(), pod_name="p", pod_uid="u-p", ending=True)), InSync)
 
 
-def test_labels_of_a_claim_follow_and_a_move_is_refused_by_name() -> None:
+def test_labels_of_a_claim_follow() -> None:
     bound = {"pod_name": "p", "pod_uid": "u-p"}
     assert isinstance(decide_claim(claim(mine(dressed=False), **bound)), Dress)
-    step = decide_claim(claim(mine(), moves=True, **bound))
+
+
+# --- moves of claims --------------------------------------------------------------------------------------
+
+
+LEAVES = mine(leaves="its node is cordoned")
+BOUND_TO_P = {"pod_name": "p", "pod_uid": "u-p"}
+
+
+def taken(**changes: Any) -> Candidate:
+    """The pod that a claim moves to, once it is bound."""
+    return mine("q", **{"token": "u-q/9", "known": True, **changes})
+
+
+def moving(*pods: Candidate, **changes: Any) -> ClaimSnapshot:
+    return claim(*pods, **{**BOUND_TO_P, "token": "u-q/9", **changes})
+
+
+def test_a_claim_chooses_then_binds_then_serves_then_changes_over_and_gives_back() -> None:
+    step = decide_claim(claim(LEAVES, pod("q"), **BOUND_TO_P))
+    assert isinstance(step, ChoosePod)
+    assert (step.token, step.version) == ("u-q/9", "9")
+    step = decide_claim(moving(LEAVES, pod("q")))
+    assert isinstance(step, Bind)
+    assert (step.pod, step.version, step.token) == ("q", "3", "u-q/9")
+    step = decide_claim(moving(LEAVES, taken(known=False)))
     assert isinstance(step, Wait)
-    assert (step.reason, step.stalled) == ("MigrationNotSupported", True)
+    assert (step.reason, step.stalled) == ("Moving", False)
+    step = decide_claim(moving(LEAVES, taken()))
+    assert isinstance(step, MoveClaim)
+    assert (step.pod.name, step.left, step.version) == ("q", "p", "9")
+    step = decide_claim(claim(LEAVES, taken(), pod_name="q", pod_uid="u-q"))
+    assert isinstance(step, GiveBack)
+    assert (step.pod, step.version) == ("p", "3")
+    assert isinstance(decide_claim(claim(taken(), pod_name="q", pod_uid="u-q")), InSync)
+
+
+@pytest.mark.parametrize(
+    ("asks", "moves"),
+    [
+        ({"source_name": "p"}, True),
+        ({"pod_name": "q"}, True),
+        ({"source_name": "q"}, False),
+        ({}, False),
+    ],
+)
+def test_a_user_asks_for_a_move(asks: dict[str, str], moves: bool) -> None:
+    step = decide_claim(claim(mine(), pod("q"), **{**BOUND_TO_P, **asks}))
+    assert isinstance(step, ChoosePod if moves else InSync)
+
+
+def test_a_claim_serves_on_its_pod_until_there_is_one_to_move_to() -> None:
+    for others in ((), (pod("q", leaves="it runs an older declaration"),), (pod("q", matches=False),)):
+        step = decide_claim(claim(LEAVES, *others, **BOUND_TO_P))
+        assert isinstance(step, Wait)
+        assert (step.reason, step.stalled) == ("NoIdlePod", False)
+        assert "its node is cordoned" in step.message
+    asked = claim(mine(), mine("q", claimed_by="d", claim_uid="u-d"), **{**BOUND_TO_P, "pod_name": "q"})
+    step = decide_claim(asked)
+    assert isinstance(step, Wait)
+    assert step.reason == "PodNotIdle"
+
+
+def test_a_claim_with_no_name_of_its_pod_gets_it_again() -> None:
+    assert isinstance(decide_claim(claim(mine(), pod_uid="u-p")), Record)
+
+
+def test_a_pod_that_an_earlier_move_bound_is_not_moved_to_but_given_back() -> None:
+    earlier = taken(token="u-q/5")
+    step = decide_claim(moving(LEAVES, earlier))
+    assert isinstance(step, GiveBack)
+    assert step.pod == "q"
+    # Two moves to the same pod never look alike.
+    first, second = (
+        decide_claim(claim(LEAVES, pod("q"), **BOUND_TO_P, version=version)) for version in ("5", "9")
+    )
+    assert isinstance(first, ChoosePod)
+    assert isinstance(second, ChoosePod)
+    assert first.token != second.token
+
+
+def test_a_move_goes_on_when_its_reason_is_gone_only_if_the_new_pod_is_bound() -> None:
+    assert isinstance(decide_claim(moving(mine(), taken())), MoveClaim)
+    step = decide_claim(moving(mine(), pod("q")))
+    assert isinstance(step, ChoosePod)
+    assert step.token == ""
+
+
+def test_another_pod_is_chosen_when_the_first_is_gone_taken_or_not_what_the_user_asks_for() -> None:
+    another = mine("q", claimed_by="d", claim_uid="u-d")
+    for found in ((), (another,), (taken(terminating=True),)):
+        step = decide_claim(moving(LEAVES, *found, pod("r")))
+        assert isinstance(step, ChoosePod)
+        assert step.token == "u-r/9"
+    step = decide_claim(moving(LEAVES, taken(), pod("r"), pod_name="r"))
+    assert isinstance(step, ChoosePod)
+    assert step.token == "u-r/9"
+
+
+def test_a_move_saves_a_claim_whose_old_pod_dies_meanwhile() -> None:
+    assert isinstance(decide_claim(moving(pod("q"))), Bind)
+    assert isinstance(decide_claim(moving(taken(known=False))), MoveClaim)
+    step = decide_claim(moving(mine("q", claimed_by="d", claim_uid="u-d")))
+    assert isinstance(step, Wait)
+    assert step.reason == "Lost"
+
+
+def test_a_move_that_takes_too_long_needs_a_person_and_names_the_way_out() -> None:
+    step = decide_claim(moving(LEAVES, taken(known=False), late=True))
+    assert isinstance(step, Wait)
+    assert step.stalled
+    assert "delete the pod q" in step.message
+
+
+def test_a_claim_that_changed_since_it_was_seen_decides_nothing() -> None:
+    assert isinstance(decide_claim(moving(taken(token="u-q/5"), stale=True)), Wait)
+
+
+def test_both_pods_of_a_move_get_the_labels_and_are_given_back_at_the_end() -> None:
+    step = decide_claim(moving(LEAVES, taken(dressed=False)))
+    assert isinstance(step, Dress)
+    assert step.pod == "q"
+    assert isinstance(decide_claim(moving(LEAVES, taken(), ending=True)), GiveBack)
+    assert isinstance(decide_claim(moving(taken(), ending=True)), GiveBack)
 
 
 # --- pools and claim sets ----------------------------------------------------------------------------------

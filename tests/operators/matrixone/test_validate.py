@@ -199,6 +199,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("BackupJob", {"spec__ttl": "never"}, "spec.ttl"),
     ("BackupJob", {"spec__schedule": {"cron": "0 0 30 2 *"}}, "spec.schedule.cron"),
     ("BackupJob", {"spec__schedule": {"cron": "* * * *"}}, "spec.schedule.cron"),
+    ("BackupJob", {"spec__schedule": {"cron": "@daily", "timeZone": "Mars"}}, "spec.schedule.timeZone"),
+    (
+        "BackupJob",
+        {"spec__schedule": {"cron": "TZ=UTC @daily", "timeZone": "Europe/Berlin"}},
+        "spec.schedule.cron",
+    ),
     (
         "BackupJob",
         {"spec__target__s3__certificateRef": {"name": "ca", "files": ["ca.crt"]}},

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.operators.mysql.dial import Dial, quoted
-from mooring.operators.mysql.gtid import Position, origin_of, parse, parse_mariadb, parse_mysql
+from mooring.operators.mysql.gtid import Position, parse, parse_mariadb, parse_mysql
 from mooring.operators.mysql.survey import login_of
 from mooring.operators.mysql.topology import Server
 from mooring.testing.mysql import CREDENTIALS, Servers
@@ -202,8 +202,8 @@ def test_a_fork_is_always_found(writers: list[int], at: int, length: int) -> Non
 
 
 def test_the_origin_of_a_server() -> None:
-    assert origin_of(Server(flavor="mysql", server_uuid=A.upper())) == A
-    assert origin_of(Server(flavor="mariadb", server_id=7, domain=2)) == "2-7"
+    assert Server(flavor="mysql", server_uuid=A.upper()).origin == A
+    assert Server(flavor="mariadb", server_id=7, domain=2).origin == "2-7"
     assert parse("mysql", f"{A}:1-3,{B}:2").without(A) == my(f"{B}:2")
     assert parse("mariadb", "0-1-3,0-7-9").without("0-7") == maria("0-1-3")
 

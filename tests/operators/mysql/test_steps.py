@@ -15,7 +15,7 @@ from mooring.actor import StepFailed
 from mooring.operators.mysql.accounts import WITHHELD, WantedUser, corrections, create_user
 from mooring.operators.mysql.dial import Dial, DialError, Link, Login, SqlError
 from mooring.operators.mysql.dialects import dialect_of
-from mooring.operators.mysql.gtid import Position, origin_of
+from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.holds import Holds
 from mooring.operators.mysql.moves import (
     Amend,
@@ -599,7 +599,7 @@ async def test_no_replica_looks_errant_under_load(bench: Bench) -> None:
             for one in seen.members[1:]:
                 assert one.server is not None
                 # What the primary wrote itself may be at the replica before it counts as committed there (AFTER_SYNC).
-                errant = (one.server.executed - leader.executed).without(origin_of(leader))
+                errant = (one.server.executed - leader.executed).without(leader.origin)
                 assert errant.is_empty
     finally:
         stop.set()

@@ -202,6 +202,11 @@ async def test_an_old_fault_does_not_keep_other_fields_from_being_edited() -> No
         ({"durability": {"mode": "Async"}}, "loses writes"),
         ({"storage": {"emptyDir": {}}}, "when all pods go, all data is gone"),
         ({"storage": {"keepAfterDeletion": False}}, "will be deleted with the cluster"),
+        ({"archive": {"target": {"claim": {"name": "one"}}}}, "unless it is ReadWriteMany"),
+        (
+            {"archive": {"target": {"s3": {"bucket": "one"}}, "prune": True}},
+            "oldest backup in the same target",
+        ),
     ],
 )
 async def test_what_may_be_regretted_is_warned_of(spec: dict[str, Any], warning: str) -> None:

@@ -40,6 +40,7 @@ from mooring.operators.backup.manifest import (
     facts_of,
     facts_text,
 )
+from mooring.operators.backup.shell import REFUSED
 
 __all__ = [
     "Draft",
@@ -108,9 +109,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class DataFailed(Exception):
     """The script beside did not end well: what it wrote is not a backup."""
 
-    def __init__(self, message: str, *, reason: str = "DataFailed") -> None:
+    def __init__(self, message: str, *, reason: str = "DataFailed", again: bool = True) -> None:
         super().__init__(message)
         self.reason = reason
+        self.again = again
 
 
 @dataclass(kw_only=True)
@@ -170,7 +172,8 @@ class Beside:
             raise DataFailed(text, reason="DataLost") from None
         if code != "0":
             with contextlib.suppress(OSError):
-                raise DataFailed((self.run / "failure").read_text()[:1500].strip())
+                said = (self.run / "failure").read_text()[:1500].strip()
+                raise DataFailed(said, again=code != str(REFUSED))
             raise DataFailed(f"the script ended with status {code}; the log of its container says why")
 
     def facts(self) -> dict[str, str]:
@@ -374,7 +377,7 @@ def failure(error: BaseException) -> Result:
                 again=error.retryable,
             )
         case DataFailed():
-            return Result(ok=False, reason=error.reason, message=str(error), again=True)
+            return Result(ok=False, reason=error.reason, message=str(error), again=error.again)
         case ManifestError():
             return Result(ok=False, reason="ManifestUnusable", message=str(error))
     return Result(

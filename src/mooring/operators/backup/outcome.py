@@ -13,6 +13,7 @@ from mooring.kube.objects import batch, core
 from mooring.operators.backup.agent import Result
 from mooring.operators.backup.manifest import facts_of
 from mooring.operators.backup.run import DATA, PURPOSE, STORE
+from mooring.operators.backup.shell import REFUSED
 from mooring.operators.workload.trouble import hopeless, trouble_of
 
 __all__ = ["Outcome", "outcome_of"]
@@ -92,7 +93,9 @@ def outcome_of(job: batch.Job, pods: Sequence[core.Pod], *, now: datetime) -> Ou
 
 
 def _over(pod: core.Pod | None) -> bool:
-    """Every container has ended: nothing more is to come."""
+    """Every container has ended, or none will begin: nothing more is to come."""
+    if _failed_before(pod) is not None:
+        return True
     statuses = (pod.status.container_statuses if pod is not None and pod.status is not None else None) or ()
     return bool(statuses) and all(one.state is not None and one.state.terminated for one in statuses)
 
@@ -101,6 +104,8 @@ def _unfinished(run: Outcome, pod: core.Pod | None, now: datetime) -> Outcome:
     if pod is None or pod.status is None:
         return replace(run, state="Starting")
     containers = pod.status.container_statuses or ()
+    if any(one.state is not None and one.state.running for one in pod.status.init_container_statuses or ()):
+        return run
     # A container that could not be started is not started again, and the one beside it waits for it.
     if (data := _ended(pod, DATA)) is not None and data.reason in _UNSTARTED:
         text = f"the container data could not be started: {_last(data.message or data.reason)}; correct the image"
@@ -133,10 +138,14 @@ def _why(end: batch.JobCondition, result: Result | None, pod: core.Pod | None) -
         return result.reason, text, result.again
     if (data := _ended(pod, DATA)) is not None and data.exit_code:
         said = (data.message or "").strip() or f"it ended with status {data.exit_code}"
-        return data.reason if data.reason == "OOMKilled" else "DataFailed", _last(said), True
+        again = data.exit_code != REFUSED
+        return data.reason if data.reason == "OOMKilled" else "DataFailed", _last(said), again
     if (store := _ended(pod, STORE)) is not None and store.exit_code:
         said = (store.message or "").strip() or f"it ended with status {store.exit_code}"
         return store.reason if store.reason == "OOMKilled" else "StoreFailed", _last(said), True
+    if (before := _failed_before(pod)) is not None:
+        said = (before.message or "").strip() or f"it ended with status {before.exit_code}"
+        return before.reason if before.reason == "OOMKilled" else "PreparationFailed", _last(said), True
     if pod is not None and pod.status is not None and pod.status.reason:
         return pod.status.reason, pod.status.message or "the pod was ended from outside", True
     return "ResultLost", "the pod of the run is gone, and with it what it reported", True
@@ -147,13 +156,20 @@ def _last(text: str) -> str:
 
 
 def _result(pod: core.Pod | None) -> Result | None:
-    state = _ended(pod, STORE)
+    state = _failed_before(pod) or _ended(pod, STORE)
     if state is None or not state.message:
         return None
     try:
         return msgspec.json.decode(state.message, type=Result)
     except msgspec.MsgspecError:
         return None
+
+
+def _failed_before(pod: core.Pod | None) -> core.ContainerStateTerminated | None:
+    """An init container that failed: the others never began."""
+    statuses = (pod.status.init_container_statuses if pod and pod.status else None) or ()
+    ended = (one.state.terminated for one in statuses if one.state is not None)
+    return next((one for one in ended if one is not None and one.exit_code), None)
 
 
 def _ended(pod: core.Pod | None, container: str) -> core.ContainerStateTerminated | None:

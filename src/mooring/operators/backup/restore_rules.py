@@ -12,9 +12,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mooring.actor import Move, Terminal, Verdict, Wait
+from mooring.actor import Move, Note, Terminal, Verdict, Wait
 from mooring.objectstore import Target
 from mooring.operators.backup.outcome import Outcome
+from mooring.operators.backup.rules import reach
 from mooring.operators.backup.targets import problems
 from mooring.operators.backup.types import (
     DELETING,
@@ -28,7 +29,18 @@ from mooring.operators.backup.types import (
     RestoreStatus,
 )
 
-__all__ = ["FAILURE", "PURPOSE", "Restore", "Seen", "Settle", "Source", "begun", "decide", "source_of"]
+__all__ = [
+    "FAILURE",
+    "PURPOSE",
+    "Restore",
+    "Seen",
+    "Settle",
+    "Source",
+    "begun",
+    "decide",
+    "noted",
+    "source_of",
+]
 
 PURPOSE: Final = "restore"
 FAILURE: Final = "RestoreFailed"
@@ -149,6 +161,14 @@ def _not_ready(status: BackupStatus) -> tuple[str, bool]:
         )
     said = f" ({status.message})" if status.message else ""
     return f"is {status.phase or PENDING}{said}; the restore begins once it has succeeded", False
+
+
+def noted(settled: Settle) -> Note:
+    """The Event of a try that ended."""
+    status = settled.status
+    if status.phase == SUCCEEDED:
+        return Note(reason="Restored", message=f"{status.prefix}, {reach(status.position)}")
+    return Note(reason=FAILURE, message=status.message or "", warning=True)
 
 
 def _pause(status: RestoreStatus, tries: int, now: datetime) -> float:

@@ -81,6 +81,8 @@ class Run:
     volumes: Sequence[core.Volume] = ()
     mounts: Sequence[core.VolumeMount] = ()
     """Of the container `DATA`."""
+    before: Sequence[core.Container] = ()
+    """Run to their end before these two; their termination message is an `agent.Result` where they fail."""
     resources: core.ResourceRequirements | None = None
     security: core.PodSecurityContext | None = None
     """Both containers run as its user: they share FIFOs. Default: 65532."""
@@ -147,6 +149,7 @@ class Run:
             restart_policy="Never",
             automount_service_account_token=False,
             termination_grace_period_seconds=_GRACE,
+            init_containers=list(self.before) or None,
             containers=containers,
             volumes=[*self._volumes(settings), *self.volumes],
             security_context=self.security or _security(),

@@ -8,7 +8,7 @@ from typing import Final
 
 from mooring.kube.cron import ScheduleError, parse_schedule
 
-__all__ = ["Due", "due", "problem"]
+__all__ = ["Due", "due", "problem", "zone_problem"]
 
 TOO_MANY: Final = 1000
 """Missed runs that are counted; only the newest of them is made up for."""
@@ -27,14 +27,23 @@ def problem(expression: str, zone: str, *, now: datetime) -> str:
     """What is wrong with an expression, and the remedy; "" for nothing. One that never fires is wrong."""
     if expression.startswith(("TZ=", "CRON_TZ=")):
         return "holds a time zone; put that into timeZone"
+    if wrong := zone_problem(zone):
+        return wrong
     try:
         schedule = parse_schedule(expression, zone)
     except ScheduleError as error:
-        if "time zone" in str(error):
-            return f"{zone} is not a time zone; write a name of the tz database, such as Europe/Berlin"
         return f'{error}; write five fields such as "30 3 * * *", or @daily'
     if schedule.after(now) is None:
         return "names a moment that never comes, such as February 30; correct the day or the month"
+    return ""
+
+
+def zone_problem(zone: str) -> str:
+    """What is wrong with a time zone, and the remedy; "" for nothing."""
+    try:
+        parse_schedule("@daily", zone)
+    except ScheduleError:
+        return f"{zone} is not a time zone; write a name of the tz database, such as Europe/Berlin"
     return ""
 
 

@@ -6,6 +6,7 @@ A script is plain ``sh`` with what the database's stock image has. It runs in a 
   ``"$run/data"`` for a backup, reading from it for a restore. What was written is stored only if the script ends with 0.
 - ``fact NAME VALUE``: adds to the facts of the manifest, or of the result of a restore.
 - ``fail TEXT``: ends the script; TEXT (with the remedy, without secrets) becomes the reason that people read.
+- ``refuse TEXT``: the same where no other try can help, since the backup or the declaration is what it is (status 3).
 - ``whole``: of a restore, waits until the store is done, and succeeds only if every byte arrived and its SHA-256 is right.
   What was restored gets its name after it, never before.
 - ``$run/manifest.facts``: of a restore, the facts of the backup as lines NAME=VALUE; ``was NAME`` prints one of them.
@@ -18,7 +19,10 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PRELUDE"]
+__all__ = ["PRELUDE", "REFUSED"]
+
+REFUSED: Final = 3
+"""The status of a script where no other try can help."""
 
 PRELUDE: Final = r"""#!/bin/sh
 # Runs data.sh beside `mooring objects`, joined by FIFOs; each notices when the other one ends.
@@ -26,6 +30,7 @@ set -u
 run=${MOORING_RUN:-/mooring/run}
 conf=${MOORING_CONF:-/mooring/conf}
 log=${TERMINATION_LOG:-/dev/termination-log}
+refused=1
 umask 077
 trap 'exit 143' TERM INT
 trap 'echo "the container that moves the data ended first; its own message says why" >"$log"; exit 1' USR1
@@ -46,7 +51,11 @@ was() { sed -n -e "s/^$1=//p" "$run/manifest.facts" | tail -n 1; }
 fail() {
   printf 'mooring: %s\n' "$*" >&2
   printf '%s\n' "$*" >"$run/failure"
-  exit 1
+  exit "$refused"
+}
+refuse() {
+  refused=3
+  fail "$@"
 }
 store_is_done() { [ "$(cat "$run/store.status" 2>/dev/null)" = 0 ]; }
 whole() {

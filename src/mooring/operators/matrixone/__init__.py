@@ -2,7 +2,7 @@
 
 `types` has the thirteen kinds. `validate` says what cannot be carried out, `defaults` what stands for what is not said,
 `specs` which child objects follow. Read `logset.plan` and `cnset.plan` for the rules, `view` for what is known of the
-servers, `actor` for the controllers. BackupJob, Backup and RestoreJob are declared, and not acted upon yet.
+servers, `actor` for the controllers, `backup` for BackupJob, Backup and RestoreJob, `pool` for CNPool, CNClaim and CNClaimSet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mooring.operators.matrixone.types import (
     claim_retention,
     data_retention,
 )
-from mooring.operators.operator import Operator, Option, deferred
+from mooring.operators.operator import Demo, Operator, Option, deferred
 from mooring.operators.workload.removal import Removable
 
 __all__ = ["KINDS", "OPERATOR", "register", "webhooks"]
@@ -66,6 +66,12 @@ OPERATOR = Operator(
     replay=deferred(f"{_HERE}.saved", "replay"),
     plan_upgrade=deferred(f"{_HERE}.upgrade", "plan_upgrade"),
     agent=deferred(f"{_HERE}.backup.main", "main"),
+    demo=Demo(
+        name="matrixone",
+        doc="MatrixOne is scaled out and survives a compute node",
+        example="matrixone.yaml",
+        kind=MatrixOneCluster,
+    ),
     removal=Removable(
         kind=MatrixOneCluster,
         selector="matrixorigin.io/cluster={name}",

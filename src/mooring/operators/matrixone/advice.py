@@ -8,7 +8,6 @@ from typing import Any, Final, cast
 from mooring.kube.object import Object
 from mooring.operators.matrixone.storage import backend_of
 from mooring.operators.matrixone.types import (
-    CNClaim,
     CNSet,
     CNSetSpec,
     DNSet,
@@ -145,11 +144,6 @@ def _cluster_said(obj: MatrixOneCluster) -> Said:
         yield "spec.cnGroups", "not given: without compute nodes no client can be served"
 
 
-def _claim_said(obj: CNClaim) -> Said:
-    if obj.spec is not None and obj.spec.source_pod is not None:
-        yield "spec.sourcePod", "not acted on yet: the claim keeps its pod; make another claim to change it"
-
-
 _WARNINGS: Final = cast(
     "Mapping[type[Object], Any]",
     {
@@ -157,6 +151,5 @@ _WARNINGS: Final = cast(
         LogSet: _log_set_said,
         DNSet: _dn_set_said,
         CNSet: _cn_set_said,
-        CNClaim: _claim_said,
     },
 )

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from mooring.kube.object import Object
 from mooring.operators.backup.schedule import problem as cron_problem
+from mooring.operators.backup.schedule import zone_problem
 from mooring.operators.matrixone.configuration import unusable
 from mooring.operators.matrixone.faults import (
     Problem,
@@ -500,8 +501,10 @@ def _backup_job(obj: BackupJob) -> Faults:
     if spec.overlay is not None:
         yield from _overlay("spec.overlay", spec.overlay)
     if (schedule := spec.schedule) is not None:
-        wrong = cron_problem(schedule.cron or "", schedule.time_zone or "UTC", now=_SOME_TIME)
-        if wrong:
+        zone = schedule.time_zone or "UTC"
+        if wrong := zone_problem(zone):
+            yield Problem("spec.schedule.timeZone", wrong)
+        elif wrong := cron_problem(schedule.cron or "", zone, now=_SOME_TIME):
             yield Problem("spec.schedule.cron", wrong)
 
 

@@ -13,7 +13,7 @@ from mooring.operators.mysql import compatible
 from mooring.operators.mysql.backup.types import MySQLBackup, MySQLBackupSchedule
 from mooring.operators.mysql.names import CLUSTER, MANAGED_SELECTOR
 from mooring.operators.mysql.types import MySQLCluster
-from mooring.operators.operator import Operator, deferred
+from mooring.operators.operator import Demo, Operator, deferred
 from mooring.operators.workload.removal import Removable
 
 __all__ = ["KINDS", "OPERATOR", "MySQLBackup", "MySQLBackupSchedule", "MySQLCluster", "register", "webhooks"]
@@ -45,6 +45,12 @@ OPERATOR = Operator(
     save=deferred(f"{_HERE}.explain", "save"),
     replay=deferred(f"{_HERE}.explain", "replay"),
     plan_upgrade=deferred(f"{_HERE}.upgrade", "plan_upgrade"),
+    demo=Demo(
+        name="mysql",
+        doc="MariaDB as a MySQLCluster survives its primary",
+        example="mysql.yaml",
+        kind=MySQLCluster,
+    ),
     removal=Removable(
         kind=MySQLCluster,
         selector=MANAGED_SELECTOR,

@@ -1,13 +1,13 @@
-"""Which of the two an image is, told from its name; and its version, as far as the tag says."""
+"""The two flavours of server; which of them an image is, told from its name, and its version, as far as the tag says."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Literal
 
-from mooring.operators.mysql.topology import Flavor
+__all__ = ["Flavor", "flavor_of", "told_by", "version_of"]
 
-__all__ = ["flavor_of", "told_by", "version_of"]
+Flavor = Literal["mariadb", "mysql"]
 
 _VERSION: Final = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 

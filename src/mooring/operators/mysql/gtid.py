@@ -17,12 +17,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from mooring.operators.mysql.topology import Flavor, Server
+from mooring.operators.mysql.flavors import Flavor
 
-__all__ = ["Intervals", "Position", "origin_of", "parse", "parse_mariadb", "parse_mysql"]
+__all__ = ["Intervals", "Position", "parse", "parse_mariadb", "parse_mysql"]
 
 Intervals = tuple[tuple[int, int], ...]
 """Inclusive, sorted, disjoint, not adjacent."""
@@ -190,11 +189,6 @@ def parse_mariadb(text: str) -> Position:
             if newest is None or number >= _number(newest):
                 last[domain] = f"{domain}-{server}-{number}"
     return Position(origins=_made(found), last=last)
-
-
-def origin_of(server: Server) -> str:
-    """The origin of what a server writes itself."""
-    return server.server_uuid.lower() if server.flavor == "mysql" else f"{server.domain}-{server.server_id}"
 
 
 def _parts(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mooring.operators.mysql import durability, records, release
-from mooring.operators.mysql.gtid import Position, origin_of
+from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import DeletePod, Demote, Follow, Record, Verdict, Wait, target_of
 from mooring.operators.mysql.names import COMPONENT, SWITCH_TO
 from mooring.operators.mysql.snapshot import Snapshot
@@ -152,7 +152,7 @@ def errant(snapshot: Snapshot, it: Server) -> Position:
     if snapshot.leader is None:
         return Position()
     _, primary = snapshot.leader
-    return (it.executed - primary.executed).without(origin_of(primary))
+    return (it.executed - primary.executed).without(primary.origin)
 
 
 def lacks_history(snapshot: Snapshot, it: Server) -> bool:

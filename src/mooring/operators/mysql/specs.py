@@ -48,13 +48,13 @@ from mooring.operators.mysql.types import (
     MySQLClusterSpec,
     PodSettings,
     Services,
-    ServiceSpec,
     Storage,
 )
 from mooring.operators.workload.certificates import AUTHORITY, CERTIFICATE, KEY
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import READ_ONLY, apart, config_volume, encoded, field_value
 from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.services import ServiceSpec
 from mooring.operators.workload.statefulset import keeping_template, made_from, selector_of
 
 __all__ = ["AUTHORITY_FILE", "DATA", "Found", "Specs", "pod_security"]

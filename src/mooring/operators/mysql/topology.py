@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from mooring.operators.mysql.accounts import Accounts
+from mooring.operators.mysql.flavors import Flavor
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.workload.pods import Pod
 
 __all__ = ["Flavor", "Member", "Replication", "SemiSync", "Server", "Topology"]
-
-Flavor = Literal["mariadb", "mysql"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +93,11 @@ class Server:
     """When the certificate that it shows ends, as ``Jan  2 15:04:05 2026 GMT``; "" for none."""
     accepted: Mapping[str, str] = field(default_factory=dict, repr=True)
     """Labels of the operator's passwords that let it in (``operator-password`` -> ``password``/``next``/``previous``); labels only."""
+
+    @property
+    def origin(self) -> str:
+        """The origin of what it writes itself; see `gtid`."""
+        return self.server_uuid.lower() if self.flavor == "mysql" else f"{self.domain}-{self.server_id}"
 
 
 @dataclass(frozen=True, kw_only=True)

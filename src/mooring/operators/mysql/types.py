@@ -18,6 +18,7 @@ from mooring.operators.mysql.names import MONITOR, NAME_LIMIT, OPERATOR_USER, RE
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import Failure
 from mooring.operators.workload.rollout import TIME, Roll
+from mooring.operators.workload.services import ServiceSpec
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd, rules
 
 __all__ = [
@@ -35,8 +36,11 @@ __all__ = [
     "MySQLCluster",
     "MySQLClusterSpec",
     "MySQLClusterStatus",
+    "MySQLRestoreStatus",
     "Operation",
+    "PointInTime",
     "Promotion",
+    "RestoreFromSpec",
 ]
 
 DEFAULT_IMAGE: Final = "mariadb:10.11"
@@ -147,15 +151,6 @@ class Database(Part, frozen=True, kw_only=True):
     collation: Annotated[str | None, F("Default: that of the character set.", max_length=64)] = None
 
 
-class ServiceSpec(Part, frozen=True, kw_only=True):
-    """A Service."""
-
-    type: Annotated[
-        str | None, F("Its type.", enum=("ClusterIP", "NodePort", "LoadBalancer"), default="ClusterIP")
-    ] = None
-    annotations: Annotated[dict[str, str] | None, F("Of the Service.")] = None
-
-
 class Services(Part, frozen=True, kw_only=True):
     """The Services that clients connect to."""
 
@@ -197,14 +192,51 @@ class Exporter(Part, frozen=True, kw_only=True):
     )
 
 
+@rules(Rule("has(self.gtid) != has(self.time)", "name either a gtid or a time"))
+class PointInTime(Part, frozen=True, kw_only=True):
+    """The moment at which a new cluster begins: the backup, continued from the archive of its cluster."""
+
+    gtid: Annotated[
+        str | None,
+        F(
+            "The last transaction: 0-1-1000 (MariaDB) or UUID:1000 (MySQL).",
+            min_length=1,
+            max_length=120,
+        ),
+    ] = None
+    time: Annotated[
+        datetime | None,
+        F("The last moment; what was committed later is left out.", schema=TIME),
+    ] = None
+    allow_gap: Annotated[
+        bool | None, F("Go on across transactions that are missing in the archive. Default: refused.")
+    ] = None
+
+
 @rules(
     Rule(
-        "has(self.backup) != (has(self.target) && has(self.prefix))",
-        "name either a backup, or a target and the prefix in it",
-    )
+        "(has(self.backup) ? 1 : 0) + (has(self.target) && has(self.prefix) ? 1 : 0) + (has(self.cluster) ? 1 : 0) == 1",
+        "name either a backup, or a target and the prefix in it, or a cluster",
+    ),
+    Rule("!has(self.cluster) || has(self.pointInTime)", "with cluster, say in pointInTime where to end"),
 )
 class RestoreFromSpec(RestoreFrom, frozen=True, kw_only=True):
     """The backup that a new cluster begins with; see docs/mysql.md."""
+
+    cluster: Annotated[
+        str | None,
+        F(
+            "A MySQLCluster of the namespace, or one that was there: its newest backup before pointInTime is used.",
+            min_length=1,
+            max_length=63,
+        ),
+    ] = None
+    point_in_time: Annotated[
+        PointInTime | None,
+        F(
+            "Continue the backup up to here from the archive in the same target. Default: it ends where the backup does."
+        ),
+    ] = None
 
 
 class ArchiveSpec(Part, frozen=True, kw_only=True):
@@ -383,6 +415,13 @@ class AccountResult(Part, frozen=True, kw_only=True):
     ] = None
 
 
+class MySQLRestoreStatus(RestoreStatus, frozen=True, kw_only=True):
+    """How a cluster got its first data, and where that ends."""
+
+    transaction: Annotated[str | None, F("Of a point in time: the newest transaction in it.")] = None
+    committed_at: Annotated[datetime | None, F("When that was committed.", schema=TIME)] = None
+
+
 class ArchiveGap(Part, frozen=True, kw_only=True):
     """Transactions that the servers no longer had when they were to be archived."""
 
@@ -463,7 +502,7 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     databases: Annotated[dict[str, AccountResult] | None, F("What became of spec.databases.")] = None
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
     retry: Annotated[Failure | None, F("A step that failed.")] = None
-    restore: Annotated[RestoreStatus | None, F("How the cluster got its first data.")] = None
+    restore: Annotated[MySQLRestoreStatus | None, F("How the cluster got its first data.")] = None
     archive: Annotated[ArchiveStatus | None, F("How far the archive of the binary log is.")] = None
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from mooring.kube.quantity import parse_quantity
+from mooring.operators.backup.layout import archive_of
 from mooring.operators.backup.targets import problems as target_problems
+from mooring.operators.mysql.archive.target import Refused, goal_gtid
 from mooring.operators.mysql.config import canonical, is_forbidden
-from mooring.operators.mysql.flavors import told_by
+from mooring.operators.mysql.flavors import flavor_of, told_by
 from mooring.operators.mysql.names import NAME_LIMIT
 from mooring.operators.mysql.types import (
     DEFAULT_IMAGE,
@@ -82,6 +84,7 @@ def validate(cluster: MySQLCluster) -> list[Problem]:
         *_users(spec.users or ()),
         *_databases(spec.databases or ()),
         *(_archive(spec.archive) if spec.archive is not None else ()),
+        *_restore(spec),
     ]
 
 
@@ -222,3 +225,27 @@ def _archive(archive: ArchiveSpec) -> Iterator[Problem]:
             f"{where}.intervalSeconds", f"{archive.interval_seconds} is not possible; give 1 to 3600"
         )
     yield from (Problem(*fault) for fault in resource_faults(f"{where}.resources", archive.resources))
+
+
+def _restore(spec: MySQLClusterSpec) -> Iterator[Problem]:
+    declared = spec.restore_from
+    point = declared.point_in_time if declared is not None else None
+    if declared is not None and declared.cluster and point is None:
+        yield Problem("spec.restoreFrom.pointInTime", "is required with cluster; say where to end")
+    if declared is None or point is None:
+        return
+    where = "spec.restoreFrom.pointInTime"
+    if (point.gtid is None) is (point.time is None):
+        yield Problem(where, "name either a gtid or a time")
+    flavor = flavor_of(spec.image or DEFAULT_IMAGE, spec.flavor)
+    if point.gtid and flavor is not None:
+        try:
+            goal_gtid(flavor, point.gtid)
+        except Refused as refused:
+            yield Problem(f"{where}.gtid", str(refused))
+    if declared.prefix and not archive_of(declared.prefix):
+        text = (
+            f"{declared.prefix} is no prefix of a backup whose archive can be found; give status.prefix of a MySQLBackup, "
+            "CLUSTER-UID/backups/ID"
+        )
+        yield Problem("spec.restoreFrom.prefix", text)

@@ -145,6 +145,11 @@ def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
         yield "spec.durability.mode: Async: a failover loses writes that no replica has received yet"
     if "emptyDir" in part(spec, "storage"):
         yield "spec.storage.emptyDir: the data of a pod goes with it; when all pods go, all data is gone"
+    archive = part(spec, "archive")
+    if archive.get("prune") is True:
+        yield "spec.archive.prune: what is older than the oldest backup in the same target is deleted; backups elsewhere cannot be continued then"
+    if claim := part(part(archive, "target"), "claim").get("name"):
+        yield f"spec.archive.target.claim: the archiver holds {claim}: unless it is ReadWriteMany, backups to it run on the archiver's node alone"
     if part(spec, "storage").get("keepAfterDeletion") is False:
         yield "spec.storage.keepAfterDeletion: false: the claims and their data will be deleted with the cluster"
 

@@ -83,10 +83,8 @@ class PasswordState:
 def kept_in(secret: core.Secret) -> Kept:
     """The passwords that a cluster's Secret has."""
     have = secret.data or {}
-    following, previous = (
-        secret_value(secret, name) if name in have else None for name in ("next", "previous")
-    )
-    return Kept(password=secret_value(secret, "password"), next=following, previous=previous)
+    following, former = (secret_value(secret, one) if one in have else None for one in ("next", "previous"))
+    return Kept(password=secret_value(secret, "password"), next=following, previous=former)
 
 
 def secret_value(secret: core.Secret | None, key: str) -> str:

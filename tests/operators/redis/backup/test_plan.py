@@ -50,6 +50,11 @@ def test_a_master_and_a_replica_that_is_not_in_sync_are_never_read_of_a_cluster_
     source = choose(cluster).source
     assert source is not None
     assert [one.pod for one in source.pods] == ["c-1"]
+    # What the pods take counts, not what is declared by now.
+    assert ([one.port for one in source.pods], choose(cluster).authority) == ([6379], "")
+    encrypted = choose(cluster, encrypted=["c-1"])
+    assert encrypted.source is not None
+    assert ([one.port for one in encrypted.source.pods], encrypted.authority) == ([6380], "redis-tls-")
     alone = RedisCluster(status=RedisClusterStatus(nodes=nodes[:1], replicas=[]))
     assert "no replica is in sync" in choose(alone).why
 

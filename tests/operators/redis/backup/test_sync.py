@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
+import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,10 @@ from tests.operators.redis.cluster.servers import servers
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.backup.rdb import head_of
 from mooring.operators.redis.backup.reader import Candidate, NotRead, Source, read_all
-from mooring.operators.redis.backup.sync import Cut, Denied, Snapshot, open_snapshot
+from mooring.operators.redis.backup.sync import Snapshot, open_snapshot
+from mooring.operators.redis.backup.wire import Cut, Denied
+from mooring.operators.workload.certificates import trust
+from mooring.runtime.webhooks_certificates import Lifetimes, renewed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(60)]
 
@@ -45,8 +51,8 @@ async def drained(snapshot: Snapshot) -> bytes:
     return b"".join([piece async for piece in snapshot.data])
 
 
-async def read(address: Address) -> bytes:
-    async with open_snapshot(address) as snapshot:
+async def read(address: Address, tls: ssl.SSLContext | None = None) -> bytes:
+    async with open_snapshot(address, tls=tls) as snapshot:
         return await drained(snapshot)
 
 
@@ -74,6 +80,40 @@ async def test_a_replica_without_its_master_and_a_wrong_password_are_told_apart(
             async with open_snapshot(nodes.address(0), password="wrong-one"):
                 pass
         assert "wrong-one" not in str(refused.value)
+
+
+async def test_a_server_with_a_certificate_of_another_authority_is_not_read(tmp_path: Path) -> None:
+    made = [
+        renewed(None, names=["localhost"], now=datetime.now(UTC), lifetimes=Lifetimes()) for _ in range(2)
+    ]
+    theirs, other = (one.to_secret() for one in made)
+    for name, text in theirs.items():
+        await asyncio.to_thread((tmp_path / name).write_bytes, base64.b64decode(text))
+    async with servers(tmp_path, 0) as nodes:
+        ip = nodes.address(0).ip
+        process = await asyncio.create_subprocess_exec(
+            *("redis-server", "--bind", ip, "--port", "0", "--tls-port", "6380", "--dir", str(tmp_path)),
+            *("--tls-cert-file", str(tmp_path / "tls.crt"), "--tls-key-file", str(tmp_path / "tls.key")),
+            *("--tls-ca-cert-file", str(tmp_path / "ca.crt"), "--tls-auth-clients", "no"),
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            async with asyncio.timeout(20):
+                while True:
+                    try:
+                        assert head_of(await read(Address(ip, 6380), tls=trust(theirs))) is not None
+                        break
+                    except Cut:
+                        await asyncio.sleep(0.05)
+            os.mkfifo(tmp_path / "data")
+            source = Source(pods=[Candidate(pod="c-0", ip=ip, port=6380)], parts=["data"])
+            with pytest.raises(NotRead, match="certificate verify failed"):
+                await read_all(source, password="", run=tmp_path, tls=trust(other))
+            with pytest.raises(Cut, match="certificate verify failed"):
+                await read(Address(ip, 6380), tls=trust(other))
+        finally:
+            process.kill()
+            await process.wait()
 
 
 async def test_a_master_is_not_read_where_a_replica_is_meant(tmp_path: Path) -> None:

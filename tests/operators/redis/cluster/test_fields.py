@@ -79,6 +79,11 @@ ROWS = [
     Row("tls", {"enabled": True}, ANSWERED),
     Row("tls", {"enabled": True, "secretName": "missing"}, ANSWERED, ANSWERED),
     Row("networkPolicy", {"enabled": True}, CHILDREN),
+    Row("users", [{"name": "app", "passwordSecrets": [{"name": "missing"}]}], CHILDREN),
+    Row("users", [{"name": "default"}], ANSWERED, ANSWERED),
+    Row("defaultUser", {"mode": "Off"}, CHILDREN),
+    Row("defaultUser", {"mode": "Off", "rules": ["+get"]}, ANSWERED, ANSWERED),
+    Row("restoreFrom", {"backup": "nightly"}, "", ""),  # acted on by `restore`, and fixed by the schema
     Row("volumeClaimTemplates", [LARGER], ANSWERED, base={"volumeClaimTemplates": [CLAIM]}),
     Row("volumeClaimTemplates", [CLAIM], ANSWERED),
     Row("volumes", {"type": "hostPath"}, ROLLS),
@@ -149,11 +154,11 @@ async def outcome(spec: dict[str, Any], *, made_from: dict[str, Any] | None) -> 
     """Everything that this declaration leads to: children, decisions, words; of a new cluster or a running one."""
     live = secret = None
     if made_from is not None:
-        objects = read_inputs(declared(made_from), around(), RedisClusterStatus()).specs.objects()
+        objects = read_inputs(declared(made_from), around(), RedisClusterStatus(), now=NOW).specs.objects()
         live = next(one for one in objects if isinstance(one, apps.StatefulSet))
         secret = next(one for one in objects if isinstance(one, core.Secret))
     cluster = declared(spec)
-    inputs = read_inputs(cluster, around(live, secret), RedisClusterStatus())
+    inputs = read_inputs(cluster, around(live, secret), RedisClusterStatus(), now=NOW)
     seen = await read_snapshot(inputs, Dial(), NOW, grace=120.0)
     wanted, blocked = seen.wanted, seen.blocked
     if live is not None:

@@ -104,7 +104,9 @@ async def test_claims_that_no_pod_mounts_may_hold_the_data(claimed: bool) -> Non
         spec=core.PodSpec(containers=[core.Container(name="redis")], volumes=[mounted]),
     )
     claim = core.PersistentVolumeClaim(metadata=ObjectMeta(name="data-demo-0"))
-    inputs = read_inputs(cluster, Surroundings([live, pod, claim if claimed else None]), RedisClusterStatus())
+    inputs = read_inputs(
+        cluster, Surroundings([live, pod, claim if claimed else None]), RedisClusterStatus(), now=NOW
+    )
     seen = await read_snapshot(inputs, Dial(), NOW, grace=120.0)
     assert seen.wanted.ephemeral is not claimed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -24,11 +25,13 @@ from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.surroundings import Surroundings
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
 
 def running(**spec: Any) -> Inputs:
     """A cluster whose objects are there, as it was declared first; ``spec`` is declared now."""
     first = Specs(cluster(password="old"), Found(kept=Kept(password="old", sentinel="key")))
-    inputs = read_inputs(cluster(**{"password": "old", **spec}), Surroundings(first.objects()))
+    inputs = read_inputs(cluster(**{"password": "old", **spec}), Surroundings(first.objects()), now=NOW)
     assert isinstance(inputs, Inputs)
     return inputs
 

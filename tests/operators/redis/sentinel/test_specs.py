@@ -394,6 +394,18 @@ def test_the_transport_alone_restarts_no_pod_but_the_ports_do() -> None:
     assert digests["plain", "plain"] == Specs(cluster(), Found()).inputs("redis")
 
 
+def test_services_by_role_have_the_declared_type_and_annotations() -> None:
+    balancer = {"type": "LoadBalancer", "annotations": {"cloud/internal": "true"}}
+    declared = cluster(services={"master": balancer})
+    service = one(core.Service, "redis-master-shop", declared)
+    assert service.spec.type == "LoadBalancer"
+    assert service.metadata.annotations == {"cloud/internal": "true"}
+    for name in ("redis-replica-shop", "redis-sentinel-shop", "redis-cluster-shop"):
+        assert one(core.Service, name, declared).spec.type == "ClusterIP"
+    nodes = cluster(services={"replica": {"type": "NodePort"}})
+    assert one(core.Service, "redis-replica-shop", nodes).spec.type == "NodePort"
+
+
 def test_services_keep_a_port_as_long_as_a_pod_has_it_open() -> None:
     service = one(core.Service, "redis-master-shop", cluster(), ports="tls", open="both")
     assert [(port.name, port.port) for port in service.spec.ports] == [("redis", 6379), ("redis-tls", 6380)]

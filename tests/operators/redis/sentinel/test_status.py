@@ -8,6 +8,7 @@ from tests.operators.redis.sentinel.builders import NOW, Scene, healthy
 
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.dial import Address
+from mooring.operators.redis.sentinel.events import notes_of
 from mooring.operators.redis.sentinel.inputs import Inputs
 from mooring.operators.redis.sentinel.legacy import Head, headed, legacy_head
 from mooring.operators.redis.sentinel.moves import InSync, Record, Resize, Verdict, Wait
@@ -21,6 +22,7 @@ from mooring.operators.redis.sentinel.types import (
     RedisClusterSpec,
     RedisClusterStatus,
 )
+from mooring.operators.redis.tls import TlsProgress
 from mooring.operators.workload.credentials import PasswordState
 from mooring.operators.workload.rollout import Roll, SetState
 from mooring.operators.workload.surroundings import Surroundings
@@ -132,3 +134,20 @@ def test_a_master_that_is_only_to_be_promoted_is_not_shown_as_one() -> None:
 
     assert isinstance(status, RedisClusterStatus)
     assert status.master is None
+
+
+def test_each_phase_of_turning_tls_on_is_announced_and_shown() -> None:
+    scene, status = healthy().want(ports="tls"), RedisClusterStatus()
+    opening = scene.decide()
+    assert isinstance(opening, Record)
+    shown = report(inputs(scene, status), scene.snapshot, opening, entry=None, unknown=())
+    assert isinstance(shown.status, RedisClusterStatus)
+    assert shown.status.tls == TlsProgress(transport="plain", phase="Opening")
+    notes = [one.message for one in shown.notes if one.reason == "TlsChanging"]
+    assert notes == ["Opening: TLS is turned on: first, every pod opens both ports"]
+
+    done = Record(tls=TlsProgress(transport="tls"), why="every pod has the declared ports open")
+    for before, announced in (("Closing", [done.why]), ("", [])):  # the record of a new cluster is no news
+        known = RedisClusterStatus(tls=TlsProgress(transport="tls", phase=before)) if before else status
+        found = notes_of(inputs(scene, known), done, None)
+        assert [one.message for one in found if one.reason == "TlsChanging"] == announced

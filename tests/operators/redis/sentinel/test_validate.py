@@ -38,6 +38,7 @@ def test_the_example_is_sound() -> None:
         ({"sentinel": {"replicas": 2}}, "spec.sentinel.replicas"),
         ({"password": "x" * 49}, "spec.password"),
         ({"password": "x", "passwordSecret": {"name": "s"}}, "spec.passwordSecret"),
+        ({"services": {"replica": {"type": "ExternalName"}}}, "spec.services.replica.type"),
         ({"image": "re dis"}, "spec.image"),
         ({"exporter": {"enabled": True}}, "spec.exporter.image"),
         ({"storage": {"emptyDir": {}, "persistentVolumeClaim": CLAIM}}, "spec.storage"),

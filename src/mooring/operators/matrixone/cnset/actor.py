@@ -52,6 +52,8 @@ from mooring.operators.matrixone.pool.labels import (
     CLAIM_UID,
     CLAIMED_BY,
     IDLE,
+    LEAVES,
+    MOVE,
     OWNER,
     PHASE,
     UNKNOWN,
@@ -222,6 +224,8 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
                 await ctx.client.delete(
                     core.Pod, pod, namespace=ctx.key.namespace, uid=uid, resource_version=version or None
                 )
+            case moves.SetLeave(leave=leave):
+                await _annotate(ctx, move, {LEAVES: leave or None})
             case moves.SetPhase():
                 await _set_phase(ctx, inputs, move)
             case moves.ClearLabels(uuid=uuid):
@@ -297,7 +301,7 @@ async def _set_phase(ctx: Context[CNSet], inputs: Inputs, move: moves.SetPhase) 
         given = (pod.metadata.annotations or {}).get(CLAIM_LABELS) or ""
         labels |= {one: None for one in given.split(",") if one}
         labels |= {CLAIMED_BY: None, OWNER: None}
-        notes = {CLAIM_UID: None, CLAIM_LABELS: None, CN_LABELS: "null", DRAINING: None}
+        notes = {CLAIM_UID: None, MOVE: None, CLAIM_LABELS: None, CN_LABELS: "null", DRAINING: None}
     body = {
         "metadata": {
             "uid": move.uid,

@@ -20,7 +20,7 @@ from mooring.operators.matrixone.logset.inputs import REMEDIES
 from mooring.operators.matrixone.logset.specs import DATA
 from mooring.operators.matrixone.look import Seen
 from mooring.operators.matrixone.names import CN_LABELS, CN_UUID, INPUTS, STORE_ID, CNNames
-from mooring.operators.matrixone.pool.labels import BOUND, DELETE_ON_RECLAIM, PHASE, UNKNOWN
+from mooring.operators.matrixone.pool.labels import BOUND, DELETE_ON_RECLAIM, LEAVES, PHASE, UNKNOWN
 from mooring.operators.matrixone.stateful import claims_by_id
 from mooring.operators.matrixone.types import POOLING, CNLabel, CNSet, CNSetSpec, CNSetStatus, LogSet
 from mooring.operators.workload.pods import pod_of
@@ -147,6 +147,7 @@ def _member(
         else None,
         phase=(labels.get(PHASE) or UNKNOWN) if pooled else "",
         claim_labels=_labels(notes.get(CN_LABELS)) if labels.get(PHASE) == BOUND else {},
+        leaves=notes.get(LEAVES, ""),
         replaced=bool(notes.get(DELETE_ON_RECLAIM)),
         gate=gate.status == "True" if gate is not None else None,
     )

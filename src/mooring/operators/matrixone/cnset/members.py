@@ -7,13 +7,14 @@ from typing import Final
 
 from mooring.operators.matrixone.cnset.pooling import may_go
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
-from mooring.operators.matrixone.pool.labels import TERMINATING
+from mooring.operators.matrixone.pool.labels import BOUND, DRAINING, IDLE, TERMINATING
 from mooring.operators.workload.rollout import hopeless
 
-__all__ = ["COMES_UP_WITHIN", "due", "failed_pod", "revision_for_new", "staying"]
+__all__ = ["COMES_UP_WITHIN", "due", "failed_pod", "leaving", "revision_for_new", "staying"]
 
 COMES_UP_WITHIN: Final = 600.0
 """Seconds a new pod may take to register."""
+_OLDER: Final = "it runs an older declaration"
 
 
 def due(snapshot: Snapshot) -> dict[str, str]:
@@ -40,6 +41,31 @@ def due(snapshot: Snapshot) -> dict[str, str]:
     return found
 
 
+def leaving(snapshot: Snapshot) -> dict[str, str]:
+    """Idle and claimed pods that have to leave and why, by name: no claim moves to them, and those that have one leave it.
+
+    Of claimed pods with an older declaration no more than the surge are left at a time; those that are left stay chosen.
+    """
+    halted = failed_pod(snapshot) is not None
+    found: dict[str, str] = {}
+    older: list[Member] = []
+    for member in snapshot.alive if snapshot.pooled and snapshot.ending is None else ():
+        if member.phase not in (IDLE, BOUND) or member.pod.failed:
+            continue
+        why = _reason(snapshot, member, halted=halted)
+        if why == _OLDER and member.phase == BOUND:
+            older.append(member)
+        elif why:
+            found[member.pod.name] = why
+    under_way = [one for one in snapshot.alive if one.phase == DRAINING and one.revision != snapshot.revision]
+    at_once = max(1, snapshot.surge) - len(under_way)
+    older.sort(key=lambda one: not one.leaves)
+    for at, member in enumerate(older):
+        if at < at_once or member.leaves == _OLDER:
+            found[member.pod.name] = _OLDER
+    return found
+
+
 def staying(snapshot: Snapshot, going: Collection[str]) -> list[Member]:
     """The pods that count for the declared number: those that have no reason to go, nor to serve nobody."""
     halted = failed_pod(snapshot)
@@ -60,7 +86,7 @@ def _reason(snapshot: Snapshot, member: Member, *, halted: bool) -> str:
         return ""
     if halted and snapshot.heard(member):
         return ""
-    return "it runs an older declaration"
+    return _OLDER
 
 
 def _cost(snapshot: Snapshot, member: Member) -> tuple[bool, bool, bool, int, float]:

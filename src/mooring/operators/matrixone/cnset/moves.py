@@ -14,6 +14,7 @@ __all__ = [
     "Drain",
     "HandOver",
     "SetGate",
+    "SetLeave",
     "SetPhase",
     "SetWorking",
     "Stop",
@@ -75,6 +76,13 @@ class SetPhase(OnStore):
 
     phase: str
     version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetLeave(OnStore):
+    """Note on a pod of a pool why it has to leave; "" takes that back."""
+
+    leave: str
 
 
 @dataclass(frozen=True, kw_only=True)

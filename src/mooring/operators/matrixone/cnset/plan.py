@@ -8,13 +8,13 @@ from typing import Final
 from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.matrixone.cnset.drain import leave
-from mooring.operators.matrixone.cnset.members import due, failed_pod, revision_for_new, staying
+from mooring.operators.matrixone.cnset.members import due, failed_pod, leaving, revision_for_new, staying
 from mooring.operators.matrixone.cnset.moves import CreatePod, DeleteStore, Drain, SetGate, SetWorking
-from mooring.operators.matrixone.cnset.pooling import returning, tend, warm
+from mooring.operators.matrixone.cnset.pooling import mark, returning, tend, warm
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
 from mooring.operators.matrixone.logset.snapshot import HEARD_WITHIN
-from mooring.operators.matrixone.pool.labels import TERMINATING
+from mooring.operators.matrixone.pool.labels import BOUND, TERMINATING
 from mooring.operators.matrixone.rpc.messages import WorkState
 from mooring.operators.workload.rollout import hopeless
 from mooring.operators.workload.waits import while_paused
@@ -38,6 +38,7 @@ def _decide(snapshot: Snapshot) -> Verdict:
     step = (
         _forget(snapshot)
         or _spare_sessions(snapshot)
+        or mark(snapshot, leaving(snapshot))
         or tend(snapshot, going)
         or _bring_back(snapshot, going)
         or _set_aside(snapshot)
@@ -172,6 +173,9 @@ def _rest(snapshot: Snapshot, waits: list[Wait]) -> Verdict:
         )
     if snapshot.pause_update and any(one.revision != snapshot.revision for one in snapshot.alive):
         return InSync("spec.pauseUpdate holds back the roll-out", again=LOOK_AGAIN)
+    if moving := [one.pod.name for one in snapshot.alive if one.phase == BOUND and one.leaves]:
+        text = f"claims move to other pods, and leave {', '.join(moving[:5])}"
+        return Wait("ClaimsMoving", text, after=5.0)
     return _give_up_claims(snapshot) or _grow(snapshot) or InSync(again=LOOK_AGAIN)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mooring.actor.verdict import Move, Wait
-from mooring.operators.matrixone.cnset.moves import ClearLabels, Drain, SetPhase, SetWorking
+from mooring.operators.matrixone.cnset.moves import ClearLabels, Drain, SetLeave, SetPhase, SetWorking
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.pool.labels import BOUND, DRAINING, IDLE, TERMINATING, UNKNOWN
 from mooring.operators.matrixone.rpc.messages import WorkState
 
-__all__ = ["may_go", "returning", "tend", "warm"]
+__all__ = ["mark", "may_go", "returning", "tend", "warm"]
 
 
 def may_go(member: Member) -> bool:
@@ -27,6 +27,16 @@ def warm(snapshot: Snapshot, member: Member) -> bool:
     if member.phase == BOUND:
         return snapshot.serves(member)
     return member.phase == IDLE and snapshot.heard(member)
+
+
+def mark(snapshot: Snapshot, leaving: Mapping[str, str]) -> Move | None:
+    """Note on the next pod whether it has to leave: its claim reads it there and moves."""
+    for member in snapshot.alive if snapshot.pooled else ():
+        pod, why = member.pod, leaving.get(member.pod.name, "")
+        if member.phase in (BOUND, IDLE) and member.leaves != why:
+            text = f"{pod.name} has to leave: {why}" if why else f"{pod.name} may stay"
+            return SetLeave(pod=pod.name, uid=pod.uid, uuid=member.uuid, leave=why, why=text)
+    return None
 
 
 def tend(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:
@@ -101,7 +111,7 @@ def _clean(snapshot: Snapshot, member: Member) -> Move | None:
         return None
     if member.handed_over is not None:
         return _go(member, "it gave its lock tables away, and serves no writes until it is restarted")
-    if member.replaced or member.revision != snapshot.revision:
+    if member.replaced or member.cordoned or member.revision != snapshot.revision:
         return _go(member, "it is not used again")
     return _ready(member, "it is drained")
 

@@ -52,6 +52,8 @@ class Member:
     """What a pod is for its pool; "" where no pool manages the set."""
     claim_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Labels that the claim of a bound pod gives its store."""
+    leaves: str = ""
+    """Why it has to leave, as its annotation says."""
     replaced: bool = False
     """Once it is given back, it is not to be used again."""
     gate: bool | None = None

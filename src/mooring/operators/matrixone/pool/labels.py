@@ -14,6 +14,8 @@ __all__ = [
     "DRAINING",
     "IDLE",
     "LAST_OWNER",
+    "LEAVES",
+    "MOVE",
     "OWNER",
     "PHASE",
     "POD_UID",
@@ -48,4 +50,8 @@ CLAIM_UID: Final = "mooring.dev/claim-uid"
 CLAIM_LABELS: Final = "mooring.dev/claim-labels"
 """Annotation of a pod: the labels that it got from its claim, by commas; they go when it is given back."""
 POD_UID: Final = "mooring.dev/pod-uid"
-"""Annotation of a claim: the pod that it is bound to, for good. A later pod of the same name is another one."""
+"""Annotation of a claim: the pod that it is bound to. A later pod of the same name is another one."""
+LEAVES: Final = "mooring.dev/leave"
+"""Annotation of a pod that is idle or bound: why it has to leave, by its CNSet's word."""
+MOVE: Final = "mooring.dev/move"
+"""Annotation of a claim that moves to another pod, and of that pod: the UID of the pod and a word that no other move has."""

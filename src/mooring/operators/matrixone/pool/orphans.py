@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mooring.operators.matrixone.pool.claim import Candidate, GiveBack
 from mooring.operators.matrixone.pool.labels import BOUND
+from mooring.operators.matrixone.pool.moves import GiveBack
+from mooring.operators.matrixone.pool.snapshot import Candidate
 
 __all__ = ["orphaned"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -12,8 +13,8 @@ from mooring.kube.errors import Conflict, NotFound
 from mooring.kube.objects import core
 from mooring.kube.patches import MergePatch
 from mooring.kube.selectors import EVERYTHING, Selector
+from mooring.operators.matrixone.cnset.snapshot import PROXIES_LEARN
 from mooring.operators.matrixone.names import CN_LABELS
-from mooring.operators.matrixone.pool.claim import Candidate, OnPod
 from mooring.operators.matrixone.pool.labels import (
     BOUND,
     CLAIM_LABELS,
@@ -23,11 +24,15 @@ from mooring.operators.matrixone.pool.labels import (
     DELETE_ON_RECLAIM,
     DRAINING,
     LAST_OWNER,
+    LEAVES,
+    MOVE,
     OWNER,
     PHASE,
     POOL,
     RECLAIMED_AT,
 )
+from mooring.operators.matrixone.pool.moves import OnPod
+from mooring.operators.matrixone.pool.snapshot import Candidate
 from mooring.operators.matrixone.specs.compute import READY_GATE
 from mooring.operators.matrixone.types import CNClaim, CNClaimSpec
 
@@ -37,10 +42,18 @@ _OURS: Final = ("matrixorigin.io", "matrixone.cloud", "mooring.dev")
 """Domains of labels by which pods are found and owned: a claim cannot set them."""
 
 
-def candidate(pod: core.Pod, *, selector: Selector = EVERYTHING, claim: CNClaim | None = None) -> Candidate:
-    """A pod of a CNSet; ``selector`` is the claim's."""
+def candidate(
+    pod: core.Pod,
+    *,
+    now: datetime | None = None,
+    selector: Selector = EVERYTHING,
+    claim: CNClaim | None = None,
+) -> Candidate:
+    """A pod of a CNSet; ``selector`` is the claim's. Without the time, no pod counts as known to the proxies."""
     labels, notes = pod.metadata.labels or {}, pod.metadata.annotations or {}
     conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    gate = next((one for one in conditions if one.type == READY_GATE and one.status == "True"), None)
+    since = gate.last_transition_time if gate is not None else None
     wanted, noted = dressing(claim, pod) if claim is not None else ({}, {})
     return Candidate(
         name=pod.metadata.name or "",
@@ -51,8 +64,13 @@ def candidate(pod: core.Pod, *, selector: Selector = EVERYTHING, claim: CNClaim 
         claim_uid=notes.get(CLAIM_UID, ""),
         matches=selector.matches(labels),
         terminating=pod.metadata.deletion_timestamp is not None,
-        serves=any(one.type == READY_GATE and one.status == "True" for one in conditions),
+        serves=gate is not None,
+        known=now is not None
+        and since is not None
+        and (now - datetime.fromisoformat(since)).total_seconds() >= PROXIES_LEARN,
         dressed=wanted.items() <= labels.items() and noted.items() <= notes.items(),
+        leaves=notes.get(LEAVES, ""),
+        token=notes.get(MOVE, ""),
         last_owner=labels.get(LAST_OWNER, ""),
         node=(pod.spec.node_name if pod.spec is not None else None) or "",
         pool=labels.get(POOL, ""),
@@ -80,7 +98,7 @@ def dressing(claim: CNClaim, pod: core.Pod) -> tuple[dict[str, str], dict[str, s
 
 def given_back(claim: CNClaim | None, now: Any) -> tuple[dict[str, str | None], dict[str, str | None]]:
     """Labels and annotations of a pod that was given back; its CNSet takes the rest from it when it is drained."""
-    notes: dict[str, str | None] = {CLAIM_UID: None, RECLAIMED_AT: rfc3339(now)}
+    notes: dict[str, str | None] = {CLAIM_UID: None, MOVE: None, RECLAIMED_AT: rfc3339(now)}
     if claim is not None and (claim.metadata.annotations or {}).get(DELETE_ON_RECLAIM):
         notes[DELETE_ON_RECLAIM] = "true"
     return {PHASE: DRAINING, CLAIMED_BY: None}, notes

@@ -28,9 +28,11 @@ from mooring.kube.objects import core, meta
 from mooring.kube.selectors import selector_of
 from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.names import COMPONENT, INSTANCE, labels_of
-from mooring.operators.matrixone.pool.claim import Candidate, GiveBack
 from mooring.operators.matrixone.pool.labels import BOUND, DRAINING, IDLE, POD_UID, POOL
+from mooring.operators.matrixone.pool.moves import GiveBack
+from mooring.operators.matrixone.pool.moving import needs_move
 from mooring.operators.matrixone.pool.pods import candidate, change, given_back
+from mooring.operators.matrixone.pool.snapshot import Candidate
 from mooring.operators.matrixone.pool.warm import PoolSnapshot, decide, wanted
 from mooring.operators.matrixone.sets import Surroundings, blocked_by
 from mooring.operators.matrixone.types import (
@@ -211,14 +213,25 @@ def _pool_of(pod: core.Pod) -> list[Key]:
 
 
 def _waits(claim: CNClaim, pool: CNPool, pods: Iterable[Candidate]) -> bool:
-    """It has no pod and may get one of this pool."""
+    """It has no pod, or has to leave one of this pool, and may get one of this pool."""
     spec, name = claim.spec or CNClaimSpec(), claim.metadata.name or ""
-    if claim.metadata.deletion_timestamp is not None or (claim.metadata.annotations or {}).get(POD_UID):
+    if claim.metadata.deletion_timestamp is not None:
         return False
-    if spec.pod_name or spec.pool_name not in (None, "", pool.metadata.name):
-        return False
-    if any(one.claimed_by == name and one.claim_uid == claim.metadata.uid for one in pods):
+    mine = [one for one in pods if one.claimed_by == name and one.claim_uid == claim.metadata.uid]
+    if recorded := (claim.metadata.annotations or {}).get(POD_UID):
+        if len(mine) != 1 or mine[0].uid != recorded or not _leaves(spec, mine[0]):
+            return False
+    elif mine or spec.pod_name or spec.pool_name not in (None, "", pool.metadata.name):
         return False
     made = set_of(pool, 0).spec
     overlay = made.overlay if made is not None else None
     return selector_of(spec.selector).matches((overlay.pod_labels if overlay is not None else None) or {})
+
+
+def _leaves(spec: CNClaimSpec, pod: Candidate) -> bool:
+    """It has to leave its pod for any other; one that names its next pod needs none of the pool."""
+    asked, source = spec.pod_name or "", spec.source_pod
+    name = (source.pod_name if source is not None else None) or ""
+    return asked in ("", pod.name) and bool(
+        needs_move(pod.name, leaves=pod.leaves, pod_name=asked, source_name=name)
+    )

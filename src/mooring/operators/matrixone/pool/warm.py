@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mooring.actor.verdict import InSync, Verdict, Wait
-from mooring.operators.matrixone.pool.claim import Candidate
 from mooring.operators.matrixone.pool.labels import BOUND, DRAINING, IDLE
 from mooring.operators.matrixone.pool.orphans import orphaned
+from mooring.operators.matrixone.pool.snapshot import Candidate
 
 __all__ = ["PoolSnapshot", "decide", "wanted"]
 
@@ -21,7 +21,7 @@ class PoolSnapshot:
     claims: Mapping[str, str] = field(default_factory=dict)
     """UIDs of the claims of the namespace, by name."""
     waiting: int = 0
-    """Claims that may get a pod of this pool and have none."""
+    """Claims that may get a pod of this pool and have none, or have to leave the one they have."""
     max_idle: int = 0
     max_pods: int | None = None
     trouble: str = ""

@@ -136,8 +136,12 @@ class Workload(Part, frozen=True, kw_only=True):
 
 
 class MigrateStatus(Part, frozen=True, kw_only=True):
-    """A move to another pod."""
+    """A move to another pod, until the old one is drained; ``source`` is upstream's."""
 
+    reason: Annotated[str | None, F("Why the claim leaves its pod.")] = None
+    from_pod: Annotated[str | None, F("The pod that it leaves.")] = None
+    to_pod: Annotated[str | None, F("The pod that it moves to; absent while none is idle.")] = None
+    since: Annotated[str | None, F("When the move began.", format=_TIME)] = None
     source: Annotated[Workload | None, F("What the old pod still has to do.")] = None
 
 

@@ -440,6 +440,13 @@ class Archiver:
 
     # --- the report
 
+    def pruned(self, chain: Chain) -> None:
+        """The chain begins later: what is older was deleted."""
+        tail = self._tail
+        if tail is not None and tail.chain.number == chain.number:
+            tail.chain = chain
+            self._show(tail)
+
     def _show(self, tail: Tail) -> None:
         report = self.report
         report.chain, report.segments = tail.chain.number, tail.next - 1

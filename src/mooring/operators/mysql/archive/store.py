@@ -6,6 +6,7 @@ Below the archive's root:
     00000001/data/000000000042-HEX    events, from the first of a transaction to the last of one
     00000001/entries/000000000042.json   what the segment of that number holds, and which end of its predecessor it continues
     00000001/pages/000000000255.json  the entries up to that number, put together
+    00000001/floor.json               the last segment that was deleted, where older ones are pruned: the chain begins after it
     seen.json                         up to when it is known to be complete
 
 Within a chain nothing is missing: a segment continues exactly where the one before ended. Between two chains there is a
@@ -23,11 +24,22 @@ from typing import Final, TypeVar
 import msgspec
 
 from mooring.objectstore import AlreadyExists, Corrupt, NotFound, Store
-from mooring.operators.mysql.archive.events import Description
+from mooring.operators.mysql.archive.events import Description, moment
 from mooring.operators.mysql.gtid import Position, parse
 from mooring.operators.mysql.topology import Flavor
 
-__all__ = ["ARCHIVE_FORM", "PAGE", "Archive", "Chain", "Seen", "Segment", "Superseded", "Tail", "reaches"]
+__all__ = [
+    "ARCHIVE_FORM",
+    "PAGE",
+    "Archive",
+    "Chain",
+    "Floor",
+    "Seen",
+    "Segment",
+    "Superseded",
+    "Tail",
+    "reaches",
+]
 
 T = TypeVar("T")
 
@@ -56,6 +68,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """The positions between which transactions are missing."""
     writer: str = ""
     """The archiver that created it."""
+    pruned: int = 0
+    """Segments up to this number are deleted; `after` and `began` are those of the first one that is left."""
 
     @property
     def start(self) -> Position:
@@ -92,6 +106,14 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return Description.of(self.description)
 
 
+class Floor(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The last segment that was pruned: its number, its end, and when its last transaction was committed."""
+
+    number: int
+    until: str
+    committed: int
+
+
 class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Up to when the archive is complete: a primary that was asked then had nothing more than ``until``."""
 
@@ -113,7 +135,7 @@ class Tail:
     @property
     def next(self) -> int:
         """Number of the next segment."""
-        return self.last.number + 1 if self.last is not None else 1
+        return self.last.number + 1 if self.last is not None else self.chain.pruned + 1
 
     @property
     def position(self) -> Position:
@@ -149,7 +171,21 @@ class Archive:
     async def chains(self) -> list[Chain]:
         """All chains, the oldest first; raises `ObjectStoreError`."""
         names = [one.name async for one in self.store.list(f"{self.root}/chains")]
-        return [await self._read(name, Chain) for name in sorted(names)]
+        return [self._above(await self._read(name, Chain), await self._floor(name)) for name in sorted(names)]
+
+    async def _floor(self, chain: str) -> Floor | None:
+        number = chain.rpartition("/")[2].removesuffix(".json")
+        try:
+            return await self._read(f"{self.root}/{number}/floor.json", Floor)
+        except NotFound:
+            return None
+
+    def _above(self, chain: Chain, floor: Floor | None) -> Chain:
+        if floor is None:
+            return chain
+        return msgspec.structs.replace(
+            chain, after=floor.until, began=moment(floor.committed), pruned=floor.number
+        )
 
     async def tail(self) -> Tail | None:
         """Where the newest chain ends, ``None`` for an empty archive; raises `ObjectStoreError`."""
@@ -160,7 +196,8 @@ class Archive:
         place = self._place(tail.chain)
         pages = [one.name async for one in self.store.list(f"{place}/pages")]
         if pages:
-            tail.last = (await self._read(max(pages), list[Segment]))[-1]
+            last = (await self._read(max(pages), list[Segment]))[-1]
+            tail.last = last if last.number > tail.chain.pruned else None
         async for segment in self._entries(place, tail.next):
             if segment.number >= tail.next:
                 self._follows(tail.last, segment, tail.chain)
@@ -175,10 +212,13 @@ class Archive:
         pages = sorted([one.name async for one in self.store.list(f"{place}/pages")])
         for page in pages:
             for segment in await self._read(page, list[Segment]):
+                if segment.number <= chain.pruned:
+                    continue
                 self._follows(last, segment, chain)
                 last = segment
                 yield segment
-        async with aclosing(self._entries(place, last.number + 1 if last is not None else 1)) as entries:
+        first = last.number + 1 if last is not None else chain.pruned + 1
+        async with aclosing(self._entries(place, first)) as entries:
             async for segment in entries:
                 if last is None or segment.number > last.number:
                     self._follows(last, segment, chain)
@@ -230,11 +270,37 @@ class Archive:
 
     async def write_seen(self, seen: Seen) -> None:
         """Replace it."""
+        await self._replace(f"{self.root}/seen.json", seen)
 
+    # --- deleting
+
+    async def prune(self, chain: Chain, last: Segment) -> Chain:
+        """Delete the segments of a chain up to one that is not its newest; the chain as it is then.
+
+        What was deleted is recorded first: one that ends half-way leaves objects that nobody reads, for the next one.
+        """
+        place = self._place(chain)
+        floor = Floor(number=last.number, until=last.until, committed=last.last_commit)
+        await self._replace(f"{place}/floor.json", floor)
+        for kind in ("pages", "entries", "data"):
+            names = [one.name async for one in self.store.list(f"{place}/{kind}")]
+            for name in names:
+                if int(name.rpartition("/")[2][:12]) <= last.number:
+                    await self.store.delete(name)
+        return self._above(chain, floor)
+
+    async def drop(self, chain: Chain) -> None:
+        """Delete a chain that a later one follows; its entry goes last."""
+        names = [one.name async for one in self.store.list(self._place(chain))]
+        for name in names:
+            await self.store.delete(name)
+        await self.store.delete(f"{self.root}/chains/{chain.number:08d}.json")
+
+    async def _replace(self, name: str, what: Seen | Floor) -> None:
         async def body() -> AsyncGenerator[bytes, None]:
-            yield msgspec.json.encode(seen)
+            yield msgspec.json.encode(what)
 
-        await self.store.upload(f"{self.root}/seen.json", body())
+        await self.store.upload(name, body())
 
     # --- names and forms
 
@@ -265,7 +331,7 @@ class Archive:
             raise Superseded(f"another archiver wrote {name}") from error
 
     def _follows(self, last: Segment | None, segment: Segment, chain: Chain) -> None:
-        number, after = (last.number, last.until) if last is not None else (0, chain.after)
+        number, after = (last.number, last.until) if last is not None else (chain.pruned, chain.after)
         if segment.number != number + 1:
             raise Corrupt(
                 f"{self._place(chain)}: the segments {number + 1} to {segment.number - 1} are missing"

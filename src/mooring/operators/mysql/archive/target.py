@@ -21,7 +21,7 @@ from mooring.operators.mysql.archive.transactions import History, Kept, Line
 from mooring.operators.mysql.gtid import Position, parse
 from mooring.operators.mysql.topology import Flavor
 
-__all__ = ["Goal", "Refused", "Way", "Waypoint", "goal_gtid", "resolve", "transactions"]
+__all__ = ["Goal", "Refused", "Way", "Waypoint", "goal_gtid", "holds", "resolve", "transactions"]
 
 _MARIADB: Final = re.compile(r"(\d+-\d+)-(\d+)")
 _MYSQL: Final = re.compile(
@@ -96,8 +96,8 @@ async def resolve(archive: Archive, base: Position, goal: Goal) -> Way:
         )
     flavor = chains[-1].flavor
     gtid = goal_gtid(flavor, goal.gtid) if goal.gtid else None
-    if gtid is not None and _has(flavor, base, gtid):
-        raise _before_base(goal.gtid)
+    if gtid is not None and holds(flavor, base, gtid):
+        raise _before_base(base, goal.gtid)
     holes: list[tuple[str, str]] = []
     found: Way | None = None
     end = Way(base=base, stop="", committed=0, position=base, last=None, allow_gap=goal.allow_gap)
@@ -107,7 +107,7 @@ async def resolve(archive: Archive, base: Position, goal: Goal) -> Way:
         async for point in path:
             segment = point.segment
             until = parse(flavor, segment.until)
-            inside = gtid is not None and _has(flavor, until, gtid)
+            inside = gtid is not None and holds(flavor, until, gtid)
             if goal.time and segment.first_commit > goal.time and not _within(base, segment, flavor):
                 over = True
                 break
@@ -180,10 +180,10 @@ async def _in_segment(
                 continue
             latest = max(latest, kept.committed)
             if goal.time and latest > goal.time:
-                if _has(flavor, base, kept.ends):
-                    raise _before_base(moment(goal.time))
+                if holds(flavor, base, kept.ends):
+                    raise _before_base(base, moment(goal.time))
                 return way
-            if not _has(flavor, base, kept.ends):
+            if not holds(flavor, base, kept.ends):
                 way = Way(
                     base=base, stop=kept.ends.text, committed=latest, position=history.position,
                     last=(point.chain.number, segment.number), allow_gap=goal.allow_gap,
@@ -267,7 +267,8 @@ async def _events(archive: Archive, point: Waypoint) -> AsyncGenerator[bytes, No
         raise Corrupt(f"{name} is not what was written: {size} bytes for {segment.size}")
 
 
-def _has(flavor: Flavor, position: Position, gtid: Gtid) -> bool:
+def holds(flavor: Flavor, position: Position, gtid: Gtid) -> bool:
+    """Whether a position has that transaction."""
     if flavor == "mariadb":
         newest = position.last.get(gtid.origin.partition("-")[0], "")
         return gtid.number <= int(newest.rpartition("-")[2] or 0)
@@ -285,5 +286,6 @@ def _within(base: Position, segment: Segment, flavor: Flavor) -> bool:
     return not reaches(parse(flavor, segment.after), base)
 
 
-def _before_base(what: str) -> Refused:
-    return Refused("BeforeBase", f"the base backup is later than {what}", "restore from an older backup")
+def _before_base(base: Position, what: str) -> Refused:
+    text = f"the base backup, with all up to {base.newest()}, is later than {what}"
+    return Refused("BeforeBase", text, "restore from an older backup")

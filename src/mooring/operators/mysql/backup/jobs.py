@@ -10,13 +10,20 @@ from mooring.objectstore import Target
 from mooring.operators.backup.agent import Draft
 from mooring.operators.backup.manifest import Origin
 from mooring.operators.backup.run import Run
+from mooring.operators.mysql.archive.forward import FETCHED, FORWARD, fetcher
 from mooring.operators.mysql.backup import scripts
 from mooring.operators.mysql.backup.types import CHECKSUMS, LOGICAL, PHYSICAL, MySQLBackupSpec
 from mooring.operators.mysql.credentials import ACCOUNTS
 from mooring.operators.mysql.names import OPERATOR_USER, Names
 from mooring.operators.mysql.specs import DATA, pod_security
 from mooring.operators.mysql.topology import Flavor
-from mooring.operators.mysql.types import DEFAULT_IMAGE, MySQLCluster, MySQLClusterSpec, PodSettings
+from mooring.operators.mysql.types import (
+    DEFAULT_IMAGE,
+    MySQLCluster,
+    MySQLClusterSpec,
+    PodSettings,
+    PointInTime,
+)
 from mooring.operators.workload.certificates import AUTHORITY
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import READ_ONLY
@@ -131,14 +138,26 @@ def _data_of(pod: str) -> core.Volume:
 
 
 def restore_run(
-    cluster: MySQLCluster, *, target: Target, prefix: str, flavor: Flavor, attempt: int, agent_image: str
+    cluster: MySQLCluster,
+    *,
+    target: Target,
+    prefix: str,
+    flavor: Flavor,
+    attempt: int,
+    agent_image: str,
+    point: PointInTime | None = None,
 ) -> Run:
-    """A restore into the claim of the first pod."""
+    """A restore into the claim of the first pod; ``point``: continued up to there from the archive."""
     names, declared = Names(cluster.metadata.name or ""), cluster.spec or MySQLClusterSpec()
     volumes, mounts = _common(names, tuple(ACCOUNTS), tls=False)
     claim = core.PersistentVolumeClaimVolumeSource(claim_name=claim_name(DATA, names.pod(0)))
     volumes.append(core.Volume(name=DATA, persistent_volume_claim=claim))
     mounts.append(core.VolumeMount(name=DATA, mount_path="/var/lib/mysql"))
+    before: list[core.Container] = []
+    script, env = scripts.RESTORE, {"FLAVOR": str(flavor)}
+    if point is not None:
+        before = [fetcher(target, prefix, point, image=agent_image, data=DATA)]
+        script, env = FORWARD + scripts.RESTORE, {**env, "FORWARD": FETCHED}
     return _run(
         declared,
         purpose="restore",
@@ -147,8 +166,9 @@ def restore_run(
         prefixes=(prefix,),
         attempt=attempt,
         agent_image=agent_image,
-        script=scripts.RESTORE,
-        env={"FLAVOR": flavor},
+        before=before,
+        script=script,
+        env=env,
         volumes=volumes,
         mounts=mounts,
         resources=declared.resources,

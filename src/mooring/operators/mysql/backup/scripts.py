@@ -258,6 +258,7 @@ history() {{
     [ -z "$position" ] || echo "SET GLOBAL gtid_purged = '$position';"
   fi
 }}
+[ -z "${{FORWARD:-}}" ] || forward "$@"
 {{ echo 'SET sql_log_bin = 0;'; history; [ "$FLAVOR" = mysql ] || accounts; }} | local_ask >>"$log" 2>"$scratch/errors" ||
   give_up "the accounts of the new cluster could not be made: $(sed -e 's/IDENTIFIED.*//' "$scratch/errors" | tail -n 1)"
 if [ "$FLAVOR" = mysql ]; then

@@ -51,7 +51,7 @@ class RedisBackupActor(BackupActor[RedisBackup]):
         """A snapshot of every shard."""
         spec = ctx.obj.spec or RedisBackupSpec()
         name = (spec.cluster or ClusterRef()).name
-        cluster, choice = self.choose(ctx, name)
+        cluster, choice = await self.choose(ctx, name)
         if cluster is None:
             text = f"spec.cluster: there is no RedisCluster {name} of {self.group}; create it, or correct name and group"
             return Wait("ClusterNotFound", text, after=30.0, stalled=True)
@@ -82,7 +82,7 @@ class RedisBackupActor(BackupActor[RedisBackup]):
         """By what a backup of the cluster of that name is loaded; ``None`` where the cluster is gone."""
 
     @abstractmethod
-    def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
+    async def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
         """The cluster of that name, and what a backup of it would read."""
 
 

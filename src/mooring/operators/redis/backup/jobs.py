@@ -14,13 +14,15 @@ from mooring.operators.backup.agent import Draft
 from mooring.operators.backup.manifest import Origin
 from mooring.operators.backup.run import Run
 from mooring.operators.redis.backup import scripts
+from mooring.operators.redis.backup.load import Into
 from mooring.operators.redis.backup.reader import Source
 from mooring.operators.redis.backup.types import RedisBackupSpec
 from mooring.operators.redis.pods import auth_volume
+from mooring.operators.redis.users.accounts import BACKUP
 from mooring.operators.workload.certificates import AUTHORITY
 from mooring.operators.workload.containers import READ_ONLY
 
-__all__ = ["Choice", "Servers", "backup_run", "verify_run"]
+__all__ = ["Choice", "Servers", "backup_run", "load_run", "verify_run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,25 +78,51 @@ def backup_run(cluster: Object, spec: RedisBackupSpec, choice: Choice, *, agent_
         image=agent_image,
         script=scripts.READ,
         files={"source.json": msgspec.json.encode(choice.source).decode()},
-        volumes=[auth_volume(choice.secret, "password"), *_authority(choice)],
-        mounts=[
-            core.VolumeMount(name=one, mount_path=f"/mooring/{one}", read_only=True)
-            for one in ("auth", *(("tls",) if choice.authority else ()))
-        ],
+        volumes=_access(choice.secret, choice.authority, BACKUP),
+        mounts=_mounts(choice.authority),
         resources=spec.resources,
     )
 
 
-def _authority(choice: Choice) -> list[core.Volume]:
-    """What the reader trusts, and nothing of the servers' keys."""
-    if not choice.authority:
-        return []
+def load_run(
+    into: Into, *, target: Target, prefix: str, secret: str, authority: str, attempt: int, agent_image: str
+) -> Run:
+    """A restore into servers that run: every key goes to the owner of its slot."""
+    return Run(
+        purpose="restore",
+        action="get",
+        target=target,
+        prefixes=(prefix,),
+        attempt=attempt,
+        agent_image=agent_image,
+        parts=(),
+        image=agent_image,
+        script=scripts.LOAD,
+        files={"into.json": msgspec.json.encode(into).decode()},
+        volumes=_access(secret, authority),
+        mounts=_mounts(authority),
+        timeout=604800,
+    )
+
+
+def _mounts(authority: str) -> list[core.VolumeMount]:
+    return [
+        core.VolumeMount(name=one, mount_path=f"/mooring/{one}", read_only=True)
+        for one in ("auth", *(("tls",) if authority else ()))
+    ]
+
+
+def _access(secret: str, authority: str, *accounts: str) -> list[core.Volume]:
+    """The password, those of accounts, what is trusted, and nothing of the servers' keys."""
+    volumes = [auth_volume(secret, "password", *accounts)]
+    if not authority:
+        return volumes
     source = core.SecretVolumeSource(
-        secret_name=choice.authority,
+        secret_name=authority,
         items=[core.KeyToPath(key=AUTHORITY, path=AUTHORITY)],
         default_mode=READ_ONLY,
     )
-    return [core.Volume(name="tls", secret=source)]
+    return [*volumes, core.Volume(name="tls", secret=source)]
 
 
 def verify_run(servers: Servers, *, target: Target, prefix: str, agent_image: str) -> Run:

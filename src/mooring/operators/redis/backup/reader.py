@@ -10,17 +10,20 @@ import os
 import re
 import ssl
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.backup.rdb import HEAD, head_of
-from mooring.operators.redis.backup.sync import Denied, SyncFailed, open_snapshot
-from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.backup.sync import open_snapshot
+from mooring.operators.redis.backup.wire import Denied, WireFailed
+from mooring.operators.redis.dial import Dial, DialError, Login
 from mooring.operators.redis.info import parse_info
+from mooring.operators.redis.users.accounts import BACKUP
 
-__all__ = ["Candidate", "NotRead", "Shard", "Source", "read_all", "shards_of"]
+__all__ = ["Candidate", "Member", "NotRead", "Shard", "Source", "nodes_of", "read_all", "shards_of"]
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +61,14 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_all(
-    source: Source, *, password: str, run: Path, tls: ssl.SSLContext | None = None
+    source: Source, *, password: str, run: Path, account: str = "", tls: ssl.SSLContext | None = None
 ) -> dict[str, str]:
-    """Write every part; returns the facts of the manifest. Raises `NotRead`."""
-    dial = Dial(connect_timeout=5.0, reply_timeout=10.0, tls=tls)
+    """Write every part; returns the facts of the manifest. Raises `NotRead`.
+
+    ``account`` is the password of the account `BACKUP`, where servers have one; ``password`` is the default user's.
+    """
+    keys = [(BACKUP, account)] if account else []
+    dial = Dial(connect_timeout=5.0, reply_timeout=10.0, tls=tls, keys=keys)
     shards = [Shard(candidates=source.pods)]
     if source.sharded:
         shards = await _shards(dial, source.pods, password)
@@ -97,8 +104,19 @@ async def _shards(dial: Dial, pods: Sequence[Candidate], password: str) -> list[
     raise NotRead(f"no node answers: {'; '.join(refusals)[:500]}")
 
 
-def shards_of(text: str, pods: Sequence[Candidate]) -> list[Shard]:
-    """The shards that CLUSTER NODES tells of, in the order of their slots; raises `NotRead` for what is not whole."""
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A line of CLUSTER NODES; ``pod`` is the one at its address."""
+
+    id: str
+    pod: Candidate | None
+    flags: str
+    master: str
+    slots: list[str]
+
+
+def nodes_of(text: str, pods: Sequence[Candidate]) -> list[Member]:
+    """What CLUSTER NODES tells, without nodes that have no address."""
     by_ip = {(one.ip, one.port): one for one in pods}
     nodes = []
     for line in text.splitlines():
@@ -107,21 +125,25 @@ def shards_of(text: str, pods: Sequence[Candidate]) -> list[Shard]:
             continue
         ip, _, port = words[1].partition("@")[0].rpartition(":")
         pod = by_ip.get((ip.strip("[]"), int(port or 0)))
-        nodes.append((words[0], pod, words[2], words[3], words[8:]))
+        nodes.append(Member(id=words[0], pod=pod, flags=words[2], master=words[3], slots=words[8:]))
+    return nodes
+
+
+def shards_of(text: str, pods: Sequence[Candidate]) -> list[Shard]:
+    """The shards that CLUSTER NODES tells of, in the order of their slots; raises `NotRead` for what is not whole."""
+    nodes = nodes_of(text, pods)
     shards: list[Shard] = []
-    for identity, pod, flags, _, slots in nodes:
-        if "master" not in flags or not slots:
+    for node in nodes:
+        if "master" not in node.flags or not node.slots:
             continue
-        if any("->-" in one or "-<-" in one for one in slots):
+        if any("->-" in one or "-<-" in one for one in node.slots):
             raise NotRead("slots are moving; back the cluster up once that is over")
-        replicas = [
-            one for _, one, its, master, _ in nodes if master == identity and one and "fail" not in its
-        ]
+        replicas = [one.pod for one in nodes if one.master == node.id and one.pod and "fail" not in one.flags]
         candidates = [
             *sorted(replicas, key=lambda one: one.pod),
-            *([pod] if pod and "fail" not in flags else []),
+            *([node.pod] if node.pod and "fail" not in node.flags else []),
         ]
-        shards.append(Shard(candidates=candidates, slots=",".join(slots)))
+        shards.append(Shard(candidates=candidates, slots=",".join(node.slots)))
     found = sorted(shards, key=lambda one: int(re.split("[-,]", one.slots)[0]))
     if sum(_count(one.slots) for one in found) != 16384:
         raise NotRead("not every slot has an owner; bring the cluster back to Ready first")
@@ -143,8 +165,9 @@ async def _read(
     refusals = []
     for one in shard.candidates:
         try:
-            info = await _usable(dial, one, password, replicas_only=replicas_only)
-            async with open_snapshot(one.address, password=password, tls=tls) as snapshot:
+            info, login = await _usable(dial, one, password, replicas_only=replicas_only)
+            user, text = ("", login) if isinstance(login, str) else login
+            async with open_snapshot(one.address, user=user, password=text, tls=tls) as snapshot:
                 head = bytearray()
                 size = 0
                 fd = -1
@@ -156,14 +179,14 @@ async def _read(
                             head += piece[:HEAD]
                         _write(fd, piece)
                         size += len(piece)
-                except SyncFailed as error:
+                except WireFailed as error:
                     if fd >= 0:
                         raise NotRead(f"{one.pod}: {error}") from error
                     raise
                 finally:
                     if fd >= 0:
                         os.close(fd)
-        except (DialError, SyncFailed) as error:
+        except (DialError, WireFailed) as error:
             refusals.append(f"{one.pod}: {error}")
             continue
         said = head_of(bytes(head))
@@ -185,9 +208,12 @@ async def _read(
     raise NotRead("; ".join(refusals)[:1000] or "no server can be read; see the status of the cluster")
 
 
-async def _usable(dial: Dial, one: Candidate, password: str, *, replicas_only: bool) -> dict[str, str]:
-    """INFO of a server that can be read now; raises `Denied` for another."""
+async def _usable(
+    dial: Dial, one: Candidate, password: str, *, replicas_only: bool
+) -> tuple[dict[str, str], Login]:
+    """INFO of a server that can be read now, and what it took from us; raises `Denied` for another."""
     async with dial.link(one.address, password=password) as link:
+        login = link.login
         info: dict[str, str] = {}
         for section in ("server", "replication", "persistence", "memory", "keyspace"):
             info |= parse_info(str(await link.call("INFO", section)))
@@ -198,7 +224,7 @@ async def _usable(dial: Dial, one: Candidate, password: str, *, replicas_only: b
             raise Denied("it is the master; backups are read from a replica")
     elif info.get("master_link_status") != "up" or info.get("master_sync_in_progress") == "1":
         raise Denied("it is not in sync with its master")
-    return info
+    return info, login
 
 
 def _write(fd: int, piece: bytes) -> None:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["READ", "RESTORE", "VERIFY"]
+__all__ = ["LOAD", "READ", "RESTORE", "VERIFY"]
 
 READ: Final = r"""
 set -eu
 if command -v mooring >/dev/null 2>&1; then set -- mooring; else set -- python3 -m mooring; fi
 "$@" agent redis-sentinel --source "$conf/source.json" --password "${MOORING_AUTH:-/mooring/auth}/password" --run "$run" \
+  --account "${MOORING_AUTH:-/mooring/auth}/mooring-backup" \
   --authority "${MOORING_TLS:-/mooring/tls}/ca.crt"
 """
 """Reads the snapshots; runs in Mooring's image."""
+
+LOAD: Final = r"""
+set -eu
+if command -v mooring >/dev/null 2>&1; then set -- mooring; else set -- python3 -m mooring; fi
+"$@" agent redis-cluster --into "$conf/into.json" --password "${MOORING_AUTH:-/mooring/auth}/password" --run "$run" \
+  --authority "${MOORING_TLS:-/mooring/tls}/ca.crt"
+whole || fail "the backup could not be read to its end"
+"""
+"""Sends every key to its owner; runs in Mooring's image."""
 
 RESTORE: Final = r"""
 # Puts the file onto the volume of the first server; it gets its name last. Runs in the servers' image.
 set -eu
 data=${DATA_DIR:-/data}
-[ "$(was flavor)" = sentinel ] || fail "spec.restoreFrom: the backup is of a Redis Cluster with several shards; restore one of a cluster with sentinels"
+[ "$(was flavor)" = sentinel ] || refuse "spec.restoreFrom: the backup is of a Redis Cluster with several shards; restore it into a Redis Cluster, or name one of a cluster with sentinels"
 if [ "$(cat "$data/.mooring-restored" 2>/dev/null)" = "$(was id)" ] && [ -e "$data/$DBFILENAME" ]; then
   cat "$run/data" >/dev/null
   whole || fail "the backup could not be read to its end"
@@ -26,7 +36,7 @@ if [ "$(cat "$data/.mooring-restored" 2>/dev/null)" = "$(was id)" ] && [ -e "$da
   exit 0
 fi
 for one in "$data"/*.rdb "$data"/*.aof "$data"/appendonlydir "$data"/nodes.conf; do
-  [ ! -e "$one" ] || fail "the volume holds data ($one); a restore never runs on it: choose another name for the cluster"
+  [ ! -e "$one" ] || refuse "the volume holds data ($one); a restore never runs on it: choose another name for the cluster"
 done
 cat "$run/data" >"$data/.restoring"
 whole || fail "the backup could not be read to its end"
@@ -34,7 +44,7 @@ if command -v redis-check-rdb >/dev/null 2>&1; then
   redis-check-rdb "$data/.restoring" >"$data/.checked" 2>&1 || {
     tail -n 5 "$data/.checked" >&2
     rm -f "$data/.checked"
-    fail "$(redis-server --version | cut -c1-30) cannot read the backup of version $(was version): use that version in spec.image, or a later one"
+    refuse "$(redis-server --version | cut -c1-30) cannot read the backup of version $(was version): use that version in spec.image, or a later one"
   }
   rm -f "$data/.checked"
 fi

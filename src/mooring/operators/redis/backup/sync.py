@@ -1,45 +1,27 @@
 """Read a snapshot from a running server, as a replica does: streamed from its socket, with a proof of its end.
 
 `redis-cli --rdb` does the same; it takes the password from its arguments or its environment, in old versions from
-the arguments alone. Here it goes through the connection, in every version.
-
-    SyncFailed
-      Cut         the stream ended, or stood still, before its end
-      Denied      the server does not give a snapshot: it is loading, has lost its master, wants another password
+the arguments alone. Here it goes through the connection, in every version. Raises `wire.Cut` and `wire.Denied`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from mooring.operators.redis.address import Address
+from mooring.operators.redis.backup.wire import Cut, Denied, Wire, open_wire
 
-__all__ = ["Cut", "Denied", "Snapshot", "SyncFailed", "open_snapshot"]
+__all__ = ["Snapshot", "open_snapshot"]
 
-CONNECT: Final = 10.0
-"""Seconds in which a server must accept a connection."""
 SILENCE: Final = 60.0
 """Seconds without any byte after which a stream is given up; a server that prepares one sends a byte every ten."""
 _CHUNK: Final = 1 << 18
 _MARK: Final = 40
 """Bytes of the mark that ends a snapshot of unknown length."""
-
-
-class SyncFailed(Exception):
-    """No complete snapshot was read; the message names the server."""
-
-
-class Cut(SyncFailed):
-    """The stream ended, or stood still, before its end."""
-
-
-class Denied(SyncFailed):
-    """The server does not give a snapshot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,51 +47,15 @@ async def open_snapshot(
 
     Nothing is kept in memory but what was read and not yet taken. ``silence`` is in seconds.
     """
-    try:
-        async with asyncio.timeout(CONNECT):
-            reader, writer = await asyncio.open_connection(address.ip, address.port, ssl=tls)
-    except (OSError, TimeoutError) as error:
-        raise Cut(f"{address}: cannot connect: {error or 'no answer'}") from error
-    stream = _Stream(address, reader, writer, silence)
-    try:
-        await stream.authenticate(user, password)
+    async with open_wire(_Stream, address, password=password, user=user, tls=tls, silence=silence) as stream:
         # 7.0: no replication stream is collected for us meanwhile. Older servers refuse the word.
         await stream.ask("REPLCONF", "rdb-only", "1")
         await stream.ask("REPLCONF", "capa", "eof")
         replid, offset = await stream.begin()
         yield Snapshot(replid=replid, offset=offset, data=stream.payload())
-    except (OSError, asyncio.IncompleteReadError) as error:
-        raise Cut(f"{address}: the connection broke: {error}") from error
-    finally:
-        writer.transport.abort()
 
 
-class _Stream:
-    def __init__(
-        self,
-        address: Address,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        silence: float,
-    ) -> None:
-        self._address, self._reader, self._writer, self._silence = address, reader, writer, silence
-
-    async def authenticate(self, user: str, password: str) -> None:
-        if not password:
-            return
-        answer = await self.ask("AUTH", *([user] if user else []), password)
-        if (
-            answer.startswith("-")
-            and "no password is set" not in answer
-            and "without any password" not in answer
-        ):
-            raise Denied(f"{self._address}: does not accept the password")
-
-    async def ask(self, *words: str) -> str:
-        """Send a command and return its one line."""
-        self._writer.write(_encoded(words))
-        return await self._line()
-
+class _Stream(Wire):
     async def begin(self) -> tuple[str, int]:
         """The replication id and the offset of the snapshot that follows."""
         answer = await self.ask("PSYNC", "?", "-1")
@@ -120,7 +66,7 @@ class _Stream:
 
     async def payload(self) -> AsyncGenerator[bytes, None]:
         """The bytes of the snapshot."""
-        said = await self._line()
+        said = await self.line()
         if not said.startswith("$"):
             raise Denied(f"{self._address}: gives no snapshot: {said.lstrip('-')[:200]}")
         if said.startswith("$EOF:"):
@@ -135,7 +81,7 @@ class _Stream:
 
     async def _sized(self, left: int) -> AsyncGenerator[bytes, None]:
         while left:
-            piece = await self._read(min(left, _CHUNK))
+            piece = await self.read(min(left, _CHUNK))
             if not piece:
                 raise Cut(f"{self._address}: the snapshot ended {left} bytes early")
             left -= len(piece)
@@ -145,7 +91,7 @@ class _Stream:
         """All before the mark, which comes last: nothing follows it until a replica confirms."""
         held = b""
         while not held.endswith(mark):
-            piece = await self._read(_CHUNK)
+            piece = await self.read(_CHUNK)
             if not piece:
                 raise Cut(f"{self._address}: the snapshot ended before its end mark")
             held += piece
@@ -154,26 +100,3 @@ class _Stream:
                 held = held[-_MARK:]
         if rest := held[:-_MARK]:
             yield rest
-
-    async def _line(self) -> str:
-        """The next line; empty ones say that the server still prepares."""
-        while True:
-            try:
-                async with asyncio.timeout(self._silence):
-                    line = await self._reader.readuntil(b"\n")
-            except TimeoutError as error:
-                raise Cut(f"{self._address}: silent for {self._silence:g} s") from error
-            if text := line.strip().decode(errors="replace"):
-                return text
-
-    async def _read(self, size: int) -> bytes:
-        try:
-            async with asyncio.timeout(self._silence):
-                return await self._reader.read(size)
-        except TimeoutError as error:
-            raise Cut(f"{self._address}: silent for {self._silence:g} s") from error
-
-
-def _encoded(words: Sequence[str]) -> bytes:
-    parts = [word.encode() for word in words]
-    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)

@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, Wait, run_actor
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, networking, policy
+from mooring.operators.backup.restore_rules import Restore
+from mooring.operators.backup.restores import Look
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.cluster import events, passwords
@@ -29,7 +31,16 @@ from mooring.operators.redis.cluster.inputs import (
 )
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.cluster.plan import next_step
-from mooring.operators.redis.cluster.report import Early, failure, not_begun, refusal, report, step_failed
+from mooring.operators.redis.cluster.report import (
+    Early,
+    failure,
+    held,
+    not_begun,
+    refusal,
+    report,
+    step_failed,
+)
+from mooring.operators.redis.cluster.restore import ClusterRestores
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.takeover import RENAME, Takeover
 from mooring.operators.redis.cluster.types import (
@@ -96,11 +107,13 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         self._claims = index(core.PersistentVolumeClaim, cluster_of=cluster_of)
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self._unknown = UnknownFields(manager, RedisClusterSpec)
+        self._restores = ClusterRestores(manager, NAME, namespaces=namespaces)
         self._takeover = Takeover(manager, self._given, self.snapshot, namespaced=bool(namespaces))
         self.related = (
             Related(core.Pod, of_cluster, label_selector=MANAGED_SELECTOR),
             Related(core.PersistentVolumeClaim, of_cluster, label_selector=MANAGED_SELECTOR),
             Related(core.ConfigMap, self._users_of),
+            *self._restores.related,
         )
 
     def manages(self, obj: RedisCluster) -> bool:
@@ -132,11 +145,15 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
     async def inputs(self, ctx: Pass) -> Inputs | Outcome:
         """Everything the declaration refers to; before there is anything, a wrong declaration is the outcome."""
         await self._unknown.read(ctx)
-        inputs = self._given(ctx, self._pods.of(ctx.key))
+        inputs = self._given(ctx, self._pods.of(ctx.key), restore=await self._restores.look(ctx))
         if inputs.live is not None:
             return inputs
         if early := not_begun(inputs, look_again=self._look_again):
             return self._end(ctx, early)
+        if intent := self._restores.intend(ctx, inputs):
+            if isinstance(intent, Wait):
+                return self._end(ctx, held(inputs.status, intent))
+            return intent
         outcome = None if inputs.formed else await self._takeover.still_runs(ctx)
         return outcome or inputs
 
@@ -173,6 +190,9 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         self, ctx: Pass, inputs: Inputs, snapshot: Snapshot, move: Move
     ) -> RedisClusterStatus | bool | None:
         """On the servers or in Kubernetes; what was to be recorded is in the status already."""
+        if isinstance(move, Restore):
+            await self._restores.load(ctx, inputs, snapshot, move)
+            return None
         client, dial = self._manager.client.live, self._dial(inputs)
         return await carry_out(ctx, inputs, snapshot, move, client=client, dial=dial)
 
@@ -180,7 +200,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         """The failure is recorded, so that another process reports the same."""
         return step_failed(status_of(ctx.status), snapshot, move, message, now=ctx.now())[0]
 
-    def _given(self, ctx: Pass, pods: Sequence[core.Pod]) -> Inputs:
+    def _given(self, ctx: Pass, pods: Sequence[core.Pod], *, restore: Look | None = None) -> Inputs:
         single = (ctx.children.find(kind, name) for kind, name in references(ctx.obj))
         zones = zones_of(pods, self._nodes)
         unknown = tuple(self._unknown.of(ctx.key))
@@ -190,6 +210,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
             status_of(ctx.status),
             zones=zones,
             unknown=unknown,
+            restore=restore,
             now=ctx.now(),
         )
 

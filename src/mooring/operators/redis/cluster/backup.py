@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mooring.actor import Context
 from mooring.kube.object import Object
+from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.backup.actor import RedisBackupActor, RedisBackupScheduleActor
 from mooring.operators.redis.backup.jobs import Choice, Servers
 from mooring.operators.redis.backup.reader import Candidate, Source
@@ -26,7 +27,7 @@ class ClusterBackupActor(RedisBackupActor):
     name = BACKUP
     group = CLUSTER
 
-    def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
+    async def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
         """See `choose`."""
         cluster = ctx.client.find(RedisCluster, name, namespace=ctx.key.namespace)
         return cluster, choose(cluster) if cluster is not None else Choice()
@@ -66,9 +67,9 @@ def choose(cluster: RedisCluster) -> Choice:
             masters += bool(one.slots) and one.node_id == one.master_node_id
     if not masters:
         return Choice(why=f"no master with slots is known; {see}")
-    tls = (cluster.spec or RedisClusterSpec()).tls
     return Choice(
-        authority=Names(name).tls if tls is not None and tls.enabled else "",
+        # Their ports are those at which they answered: whatever is declared by now, these are what they take.
+        authority=Names(name).tls if any(one.port == TLS_PORT for one in pods) else "",
         source=Source(pods=pods, parts=[f"shard-{at}" for at in range(masters)], sharded=True),
         flavor="cluster",
         secret=Names(name).password,

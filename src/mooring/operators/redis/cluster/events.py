@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.actor import Note
+from mooring.operators.backup.restore_rules import Settle, noted
 from mooring.operators.redis.cluster import moves, passwords
 from mooring.operators.redis.cluster.retries import slots_failed
 from mooring.operators.redis.cluster.scale import newcomers
@@ -56,6 +57,8 @@ def of_move(move: moves.Move, snapshot: Snapshot) -> list[Note]:
     """A step that is about to be taken."""
     if isinstance(move, moves.Record) and move.lost:
         return [Note(reason=DATA_LOST, message=move.lost, warning=True)]
+    if isinstance(move, Settle):
+        return [noted(move)]
     if isinstance(move, passwords.Publish | passwords.Switch):
         return [Note(reason="PasswordChanged", message=move.why)]
     if isinstance(move, moves.Record):
@@ -124,6 +127,7 @@ def of_change(before: RedisClusterStatus, after: RedisClusterStatus, verdict: mo
 
 _SUCCESS: Final = {
     "Creating": "CreateClusterSuccess",
+    "Restoring": "CreateClusterSuccess",
     "Scaling": "UpgradeClusterSuccess",
     "Upgrading": "UpgradeClusterSuccess",
     "Rollbacking": "RollbackClusterSuccess",
@@ -131,6 +135,7 @@ _SUCCESS: Final = {
 _FAILED: Final = {
     "": "CreateClusterFailed",
     "Creating": "CreateClusterFailed",
+    "Restoring": "CreateClusterFailed",
     "Scaling": "UpgradeClusterFailed",
     "Upgrading": "UpgradeClusterFailed",
     "Rollbacking": "RollbackClusterFailed",

@@ -8,13 +8,15 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Protocol
 
-from mooring.actor import Dependency
+from mooring.actor import Dependency, Terminal, Wait
 from mooring.kube.object import Key, key_of, metadata_of
 from mooring.kube.objects import apps, core
+from mooring.operators.backup.restores import Look
+from mooring.operators.backup.types import RestoreStatus
 from mooring.operators.redis.cluster.migration import immovable
 from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.placement import Place
@@ -146,8 +148,10 @@ class Inputs:
     blocked: Blocked | None = None
     unknown: tuple[str, ...] = ()
     """Fields of the declaration that do not exist."""
-    claimed: bool = False
-    """Claims of the cluster exist, whether its pods mount them or not: they may hold data."""
+    claims: tuple[core.PersistentVolumeClaim, ...] = ()
+    """Those of the cluster, whether its pods mount them or not: they may hold data."""
+    restore: Look | None = None
+    """The restore that the cluster begins with, until it succeeded."""
 
     @property
     def spec(self) -> RedisClusterSpec:
@@ -202,12 +206,12 @@ def read_inputs(
     *,
     zones: Mapping[str, str] | None = None,
     unknown: tuple[str, ...] = (),
-    now: datetime | None = None,
+    restore: Look | None = None,
+    now: datetime,
 ) -> Inputs:
     """All of it from the objects `references` names; a wrong declaration is in ``blocked``.
 
-    ``zones`` are those of the nodes, by name, where nodes may be read. ``now`` is what certificates are renewed by, by
-    default the present moment.
+    ``zones`` are those of the nodes, by name, where nodes may be read. ``now`` is what certificates are renewed by.
     """
     spec, names = cluster.spec or RedisClusterSpec(), Names(cluster.metadata.name or "")
     live = around.find(apps.StatefulSet, names.cluster)
@@ -217,17 +221,17 @@ def read_inputs(
     secret = around.find(core.Secret, names.password)
     # Of a new cluster the declared one is in force from the beginning.
     kept = kept_in(secret) if secret is not None else Kept(password=password_of(spec))
-    declared = declares(spec.users, spec.default_user)
+    blocked = _blocked(cluster, template=template)
+    declared = blocked is None and declares(spec.users, spec.default_user)
     kept = replace(kept, accounts=accounts_in(secret, ACCOUNTS, declared=declared))
     for one in (*kept.keys, *kept.accounts.values()):
         secrets.add(one)
-    blocked = _blocked(cluster, template=template)
     orders = Orders()
     if live is None and status.formed_cluster_before:
         # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.
         orders = Orders(replicas=max(spec.replicas or 0, len(status.conditions or ())))
     pods = tuple(around.pods)
-    tls, no_tls = _certificates(cluster, around, live, now or datetime.now(UTC))
+    tls, no_tls = _certificates(cluster, around, live, now)
     return Inputs(
         cluster=cluster,
         status=status,
@@ -248,13 +252,15 @@ def read_inputs(
             ),
             published=secret_value(secret, "published"),
             operator=operator_namespace(),
+            restoring=restore is not None,
         ),
         orders=orders,
         pods=pods,
         places={one.metadata.name or "": _place(one, zones or {}) for one in pods},
         blocked=blocked or no_tls,
         unknown=unknown,
-        claimed=bool(around.claims),
+        claims=tuple(around.claims.values()),
+        restore=restore,
     )
 
 
@@ -322,7 +328,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
         remedies=REMEDIES,
         roles=True,
     )
-    kept, status = inputs.found.kept, inputs.status
+    kept, status, restore = inputs.found.kept, inputs.status, inputs.restore
     password = _password_state(inputs, blocked=inputs.blocked, grace=grace)
     asks = inputs.formed and not inputs.paused and (password.changing or password.differs)
     seen = await read_nodes(
@@ -360,7 +366,17 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
         users=state_of(inputs.found.access, ready=ready(inputs.live, pods), grace=grace),
         tls=inputs.found.tls.state if inputs.found.tls is not None else TlsState(),
         blocked=blocked,
+        restore=restore.seen(status.restore or RestoreStatus(), now=now) if restore is not None else None,
+        restore_held=_held(inputs),
     )
+
+
+def _held(inputs: Inputs) -> Wait | None:
+    """Why no try of the restore can begin now."""
+    if inputs.restore is None:
+        return None
+    held = inputs.restore.held(inputs.status.restore or RestoreStatus())
+    return Wait(held.reason, held.message, after=30.0, stalled=True) if isinstance(held, Terminal) else held
 
 
 def _password_state(inputs: Inputs, *, blocked: Blocked | None, grace: float) -> PasswordState:
@@ -399,7 +415,7 @@ def _wanted(inputs: Inputs, seen: Seen, pods: list[Pod]) -> tuple[Wanted, Blocke
         pending=pending(inputs.live),
         rolls=template is None or template.type != "OnDelete",
         paused=inputs.paused,
-        ephemeral=bool(pods) and all(one.ephemeral for one in pods) and not inputs.claimed,
+        ephemeral=bool(pods) and all(one.ephemeral for one in pods) and not inputs.claims,
     )
     return wanted, blocked
 

@@ -17,6 +17,7 @@ from mooring.operators.redis.cluster.members import attach_spare, forget, mesh, 
 from mooring.operators.redis.cluster.moves import InSync, Move, Paused, Verdict, Wait
 from mooring.operators.redis.cluster.pair import pair
 from mooring.operators.redis.cluster.passwords import change_password
+from mooring.operators.redis.cluster.restoring import next_restore
 from mooring.operators.redis.cluster.retries import spaced
 from mooring.operators.redis.cluster.roll import roll, turn_back
 from mooring.operators.redis.cluster.scale import scale
@@ -49,7 +50,7 @@ def _first_of_all(snapshot: Snapshot) -> Verdict:
     if snapshot.wanted.nodes == 2:
         return pair(snapshot)
     founding = (release, found)
-    running = (release, found_again, heal, turn_back, scale, waiting, roll)
+    running = (release, found_again, heal, turn_back, next_restore, scale, waiting, roll)
     rules = running if snapshot.recorded.formed else founding
     for rule in rules:
         verdict = rule(snapshot)

@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from mooring.actor import ConditionState, InSync, Move, Note, Report, Verdict, Wait
-from mooring.operators.redis.cluster import events
+from mooring.operators.backup.restore_rules import PURPOSE, Restore, Settle
+from mooring.operators.backup.run import job_name
+from mooring.operators.redis.cluster import events, restoring
 from mooring.operators.redis.cluster.inputs import Inputs
 from mooring.operators.redis.cluster.moves import Expel, Paused, Record, Resize
 from mooring.operators.redis.cluster.pair import leader_of
@@ -22,7 +24,7 @@ from mooring.operators.redis.cluster.users import servers_of
 from mooring.operators.redis.cluster.validate import unmet, warnings
 from mooring.operators.redis.users import status as users
 
-__all__ = ["Early", "failure", "not_begun", "refusal", "report", "step_failed"]
+__all__ = ["Early", "failure", "held", "not_begun", "refusal", "report", "step_failed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +55,15 @@ def report(
     failures = {UNEXPECTED, *SLOTS_FAILED.values()} & {before.reason_type, status.reason_type}
     record = (
         bool(notes)
-        or isinstance(verdict, Record | Resize | Expel)
+        or isinstance(verdict, Record | Resize | Expel | Restore | Settle)
         or (bool(failures) and status.reason_type != before.reason_type)
         or before.slot_plan != inputs.status.slot_plan
     )
     if isinstance(verdict, Record):
         status = recorded(status, verdict, snapshot.now)
+    if isinstance(verdict, Restore | Settle):
+        attempt = verdict.attempt if isinstance(verdict, Restore) else 0
+        status = restoring.recorded(status, snapshot, verdict, job=job_name(inputs.cluster, PURPOSE, attempt))
     notes += events.of_move(verdict, snapshot)
     return Report(status=status, ready=ready, notes=notes, record=record)
 
@@ -81,6 +86,14 @@ def failure(before: RedisClusterStatus, message: str, *, reason: str, after: flo
     status = replace(before, phase="Failed", reason=message, reason_type=reason)
     wait = Wait(reason, message, after, stalled=True)
     return Early(status=status, notes=events.of_change(before, status, wait), outcome=wait)
+
+
+def held(before: RedisClusterStatus, why: Wait) -> Early:
+    """A restore that cannot begin yet: nothing is made meanwhile."""
+    if why.stalled:
+        return failure(before, why.message, reason=why.reason, after=why.after)
+    status = replace(before, phase="Creating", reason=why.message, reason_type=why.reason)
+    return Early(status=status, outcome=why)
 
 
 def refusal(before: RedisClusterStatus, why: Wait) -> Early:
@@ -128,6 +141,10 @@ def _ready(snapshot: Snapshot, status: RedisClusterStatus) -> ConditionState:
     serving = leader_of(snapshot) is not None or (
         bool(snapshot.seen.owners) and not snapshot.seen.absent_owners
     )
+    if snapshot.restore is not None:
+        return ConditionState(
+            False, status.phase or "Restoring", status.reason or "it does not have its keys yet"
+        )
     ready = snapshot.recorded.formed and serving
     reason = "Serving" if ready else status.phase or "Creating"
     if ready:

@@ -67,7 +67,7 @@ def replay(content: bytes) -> Replayed:
 
 async def plan_upgrade(client: Client, cluster: RedisCluster) -> list[Planned]:
     """What this version would roll with the user's next change: the pods' template compared; reads only."""
-    inputs = await inputs_of(client, cluster)
+    inputs = await inputs_of(client, cluster, now=datetime.now(UTC))
     if inputs.blocked is not None:
         return [Planned(component="redis", trouble=inputs.blocked.message)]
     wanted = Specs(cluster, inputs.found, Orders(rewrite=True)).stateful_set()
@@ -76,14 +76,14 @@ async def plan_upgrade(client: Client, cluster: RedisCluster) -> list[Planned]:
 
 async def gather(client: Client, cluster: RedisCluster, *, now: datetime) -> Snapshot:
     """Ask the API server and the cluster's own servers, as the operator does; reads only."""
-    inputs = await inputs_of(client, cluster)
+    inputs = await inputs_of(client, cluster, now=now)
     if inputs.live is None:
         why = inputs.blocked.message if inputs.blocked is not None else "it has no StatefulSet yet"
         raise NotDecided(f"nothing is decided before there are pods: {why}")
     return await read_snapshot(inputs, Dial(keys=logins(inputs.found.kept), tls=inputs.tls), now, grace=GRACE)
 
 
-async def inputs_of(client: Client, cluster: RedisCluster) -> Inputs:
+async def inputs_of(client: Client, cluster: RedisCluster, *, now: datetime) -> Inputs:
     """The inputs as the API server gives them."""
     name, namespace = cluster.metadata.name or "", cluster.metadata.namespace or ""
     selector = ",".join(f"{key}={value}" for key, value in selector_of(name).items())
@@ -92,4 +92,4 @@ async def inputs_of(client: Client, cluster: RedisCluster) -> Inputs:
     with suppress(Forbidden):  # without nodes no zones are known
         nodes = {key_of(one): one for one in (await client.list(core.Node)).items}
     zones = zones_of(around.pods, nodes)
-    return read_inputs(cluster, around, cluster.status or RedisClusterStatus(), zones=zones)
+    return read_inputs(cluster, around, cluster.status or RedisClusterStatus(), zones=zones, now=now)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final, Literal
 
+from mooring.operators.backup import restore_rules
 from mooring.operators.redis.cluster.moves import Promote, Target, Tell, Verdict, Wait
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.slots import Slots
@@ -98,6 +99,10 @@ class Snapshot:
     users: UsersState = field(default_factory=UsersState)
     tls: TlsState = field(default_factory=TlsState)
     blocked: Blocked | None = None
+    restore: restore_rules.Seen | None = None
+    """The restore that the cluster begins with, until it succeeded."""
+    restore_held: Wait | None = None
+    """Why no try of it can begin now."""
 
     @cached_property
     def masters(self) -> int:

@@ -82,6 +82,8 @@ _USERS: Final = frozenset(
 )
 BACKUP: Final = "redis-cluster-backup"
 """The actor whose Jobs read servers."""
+RESTORE: Final = "redis-cluster-restore"
+"""Whose Jobs load a backup into servers."""
 OURS: Final = frozenset(
     {"POD_NAME", "POD_IP", "PODIP", "NAMESPACE", "REDIS_CLUSTER_NAME", "DOMAINNAME", "MODE"}
 )
@@ -107,6 +109,8 @@ class Found:
     """When the one in force came into force, as RFC 3339, while the one before is valid too."""
     operator: str = ""
     """The operator's namespace."""
+    restoring: bool = False
+    """The cluster begins with a backup and does not have its keys yet: there are no Services that clients could use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +168,12 @@ class Specs:
 
     def objects(self) -> list[Object]:
         """Everything the cluster consists of, in the order in which it is made."""
-        return [
+        services = [
             self._service(self.names.service, headless=not self._found.shown_at),
             self._service(self.names.entry, headless=False),
+        ]
+        return [
+            *([] if self._found.restoring else services),
             self.config(),
             self.secret(),
             *self.tls_secrets(),
@@ -261,7 +268,7 @@ class Specs:
         members = of_labels(selector_of(self._name))
         known = [*access.client_peers(), members, of_namespace(self._found.operator)]
         rules = [
-            *allow([*known, of_labels({BY: BACKUP})], [REDIS_PORT, TLS_PORT]),
+            *allow([*known, *(of_labels({BY: one}) for one in (BACKUP, RESTORE))], [REDIS_PORT, TLS_PORT]),
             *allow([members], [BUS_PORT, TLS_PORT + BUS_PORT - REDIS_PORT]),
         ]
         if self._pod.monitor_image:
@@ -279,7 +286,7 @@ class Specs:
             *(["tls"] if self._encrypted else []),
             *(["host network"] if pod.host_network else []),  # a further part would be a change for everybody
         )
-        account = ["exporter account"] if pod.monitor_image and self._found.access.managed else []
+        account = ["exporter account"] if pod.monitor_image and self._found.access.held.presents else []
         return inputs_of(
             [msgspec.to_builtins(one) for one in (*parts, *account)],
             self._found.live,
@@ -347,7 +354,7 @@ class Specs:
         containers = [self._redis()]
         if pod.monitor_image:
             image, policy = self._prefixed(pod.monitor_image), pod.image_pull_policy or "IfNotPresent"
-            account = self._found.access.managed
+            account = self._found.access.held.presents
             containers.append(exporter(image, pull_policy=policy, tls=self._encrypted, account=account))
         return core.PodTemplateSpec(
             metadata=meta.ObjectMeta(

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mooring.cache import rfc3339
+from mooring.operators.backup import restore_rules
 from mooring.operators.redis.cluster.moves import (
     Expel,
     InSync,
@@ -148,7 +149,11 @@ def phase_of(
         reason_type, reason = STRANGER, verdict.why
     if blocked is None and failing and tried:
         reason_type, reason = UNEXPECTED, failing
-    elif blocked is None and isinstance(verdict, Wait) and (stalled or phase in ("Failed", "Restarting")):
+    elif (
+        blocked is None
+        and isinstance(verdict, Wait)
+        and (stalled or phase in ("Failed", "Restarting", "Restoring"))
+    ):
         reason_type, reason = verdict.reason, verdict.message
     if (
         phase in _LATE
@@ -181,13 +186,14 @@ _STAGES: Final = {
     "InitClusterFailed": "Creating",
     "UpgradeFailed": "Upgrading",
     "RollbackFailed": "Rollbacking",
+    restore_rules.FAILURE: "Restoring",
     **dict.fromkeys(SLOTS_FAILED.values(), "Upgrading"),
 }
 
 
 def _going_on(was: str, phase: str, verdict: Verdict) -> str:
     """A change goes on until all is at rest: that pods come and go meanwhile is part of it."""
-    if phase in ("Running", "Failed"):
+    if phase in ("Running", "Failed", "Restoring"):
         return phase
     if was in ("", "Creating"):
         return "Creating"
@@ -224,6 +230,8 @@ def _phase(snapshot: Snapshot, verdict: Verdict) -> str:
     stuck = isinstance(verdict, Wait) and verdict.stalled
     if not snapshot.recorded.formed:
         return "Failed" if stuck else "Creating"
+    if snapshot.restore is not None:
+        return "Failed" if stuck else "Restoring"
     if isinstance(verdict, InSync):
         return "Running"
     if stuck:

@@ -1,7 +1,7 @@
 """The custom resource ``redis.middleware.hc.cn/v1alpha1`` RedisCluster (``rec``): HarmonyCloud's API.
 
-Names of fields, phases and reasons are theirs, those of its later releases too. New in the spec is nothing; new in the status are ``slotPlan``,
-``observedGeneration`` and ``standardConditions``, since their ``conditions`` has one entry per redis node.
+Names of fields, phases and reasons are theirs, those of its later releases too. New in the spec are ``tls`` and ``restoreFrom``, in the status ``slotPlan``,
+``restore``, ``observedGeneration`` and ``standardConditions``, since their ``conditions`` has one entry per redis node.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from mooring.kube.object import Object, Resource
 from mooring.kube.objects import apps, core, meta
 from mooring.kube.part import Part
 from mooring.kube.quantity import parse_quantity
+from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.redis.tls import TlsSpec
 from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
 from mooring.operators.workload.network import NetworkAccess
-from mooring.runtime.crd import F, PrinterColumn, Scale, crd
+from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd, rules
 
 __all__ = [
     "AUTO",
@@ -134,6 +135,12 @@ class Sentinel(Part, frozen=True, kw_only=True):
     command: Annotated[list[str] | None, F("Accepted for old YAML.")] = None
 
 
+@rules(
+    Rule(
+        "!has(self.restoreFrom) || has(oldSelf.restoreFrom)",
+        "spec.restoreFrom is for new clusters; create another one with it",
+    )
+)
 class RedisClusterSpec(Part, frozen=True, kw_only=True):
     """The declared cluster."""
 
@@ -157,6 +164,10 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     ] = None
     default_user: Annotated[DefaultUserSpec | None, F("The user of clients that name none.")] = None
     network_policy: Annotated[NetworkAccess | None, F("Who may connect; absent: everybody.")] = None
+    restore_from: Annotated[
+        RestoreFrom | None,
+        F("The backup that a new cluster begins with, of either kind of cluster. Of no effect once it did."),
+    ] = None
     volume_claim_templates: Annotated[
         list[core.PersistentVolumeClaim] | None, F("Claims of each pod; the first holds the data.")
     ] = None
@@ -254,7 +265,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     replicas: Annotated[int | None, F("Pods that are ready.")] = None
     phase: Annotated[
         str | None,
-        F("Empty, Creating, Running, Failed, Scaling, Upgrading, Rollbacking or Restarting."),
+        F("Empty, Creating, Restoring, Running, Failed, Scaling, Upgrading, Rollbacking or Restarting."),
     ] = None
     reason: Annotated[str | None, F("What is in the way, for people.")] = None
     reason_type: Annotated[str | None, F("What is in the way, in a word.")] = None
@@ -275,6 +286,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     other_users: Annotated[
         list[str] | None, F("Users of servers that nobody declared; they are left alone.")
     ] = None
+    restore: Annotated[RestoreStatus | None, F("How the cluster got its first data.")] = None
     observed_generation: Annotated[int | None, F("The generation this describes.")] = None
     standard_conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing and Stalled.")] = None
 

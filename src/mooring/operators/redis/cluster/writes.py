@@ -13,6 +13,7 @@ from mooring.cache import rfc3339
 from mooring.kube.client import Client
 from mooring.kube.errors import BadRequest, Forbidden, Invalid
 from mooring.kube.object import Object
+from mooring.operators.backup.restore_rules import Settle
 from mooring.operators.redis.cluster import certificates, moves, passwords
 from mooring.operators.redis.cluster.inputs import Inputs
 from mooring.operators.redis.cluster.report import step_failed
@@ -48,13 +49,13 @@ async def carry_out(
 
     ``client`` reads from the API server itself.
     """
-    if isinstance(move, moves.Record):
+    if isinstance(move, moves.Record | Settle):
         return None  # the status has it already
     before = status_of(ctx.status)
     try:
         if isinstance(move, UsersMove):
-            return await _change_users(ctx, inputs, snapshot, move, dial)
-        if is_database_move(move):
+            before = await _change_users(ctx, inputs, snapshot, move, dial)
+        elif is_database_move(move):
             await _is_no_pod(inputs, move, client)
             await Steps(dial, kept=inputs.found.kept, access=inputs.found.access).run(move)
         else:
@@ -89,7 +90,7 @@ async def _change_users(
     if held != found.access.held:
         new = replace(found, access=replace(found.access, held=held))
         await effects.apply(ctx, Specs(inputs.cluster, new, inputs.orders).objects(), keep=mounted(inputs))
-    status = after_success(status_of(ctx.status), move)
+    status = status_of(ctx.status)
     said = refusals(status.users, move, done, servers=servers_of(snapshot.seen.nodes), now=ctx.now())
     return structs.replace(status, users=said)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.kube.object import Object
-from mooring.operators.operator import Operator, deferred
+from mooring.operators.operator import Demo, Operator, deferred
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedule
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR
@@ -41,6 +41,12 @@ OPERATOR = Operator(
     replay=deferred(f"{_HERE}.saved", "replay"),
     plan_upgrade=deferred(f"{_HERE}.saved", "plan_upgrade"),
     agent=deferred("mooring.operators.redis.backup.agent", "main"),
+    demo=Demo(
+        name="redis",
+        doc="Redis with sentinels survives its master",
+        example="redis-sentinel.yaml",
+        kind=RedisCluster,
+    ),
     removal=Removable(
         kind=RedisCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims, annotation=SCOPE_ANNOTATION
     ),

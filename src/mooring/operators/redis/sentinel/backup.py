@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from mooring.actor import Context
 from mooring.kube.object import Object
+from mooring.kube.objects import core
 from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.backup.actor import RedisBackupActor, RedisBackupScheduleActor
 from mooring.operators.redis.backup.jobs import Choice, Servers
@@ -12,9 +15,10 @@ from mooring.operators.redis.backup.types import SENTINEL, RedisBackup
 from mooring.operators.redis.sentinel.names import Names
 from mooring.operators.redis.sentinel.specs import BACKUP
 from mooring.operators.redis.sentinel.topology import REDIS_PORT
-from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus, spec_of
+from mooring.operators.redis.sentinel.types import NodeStatus, RedisCluster, RedisClusterStatus, spec_of
+from mooring.operators.redis.tls import MARK
 
-__all__ = ["SentinelBackupActor", "SentinelScheduleActor", "choose"]
+__all__ = ["SentinelBackupActor", "SentinelScheduleActor", "choose", "usable"]
 
 
 class SentinelBackupActor(RedisBackupActor):
@@ -23,10 +27,17 @@ class SentinelBackupActor(RedisBackupActor):
     name = BACKUP
     group = SENTINEL
 
-    def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
+    async def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
         """See `choose`."""
         cluster = ctx.client.find(RedisCluster, name, namespace=ctx.key.namespace)
-        return cluster, choose(cluster) if cluster is not None else Choice()
+        if cluster is None:
+            return None, Choice()
+        encrypted = set()
+        for one in usable(cluster):
+            pod = await ctx.client.refresh(core.Pod, one.name, namespace=ctx.key.namespace)
+            if pod is not None and MARK in (pod.metadata.annotations or {}):
+                encrypted.add(one.name)
+        return cluster, choose(cluster, encrypted=encrypted)
 
     def servers(self, ctx: Context[RedisBackup], name: str) -> Servers | None:
         """The cluster's own image."""
@@ -50,24 +61,28 @@ class SentinelScheduleActor(RedisBackupScheduleActor):
     group = SENTINEL
 
 
-def choose(cluster: RedisCluster) -> Choice:
-    """The replicas in sync of a cluster with sentinels, the last one first."""
-    name, status = cluster.metadata.name or "", cluster.status or RedisClusterStatus()
+def usable(cluster: RedisCluster) -> list[NodeStatus]:
+    """The replicas in sync, the last one first."""
+    status = cluster.status or RedisClusterStatus()
     synced = set(status.replicas or ())
     nodes = [one for one in status.nodes or () if one.state == "Online" and one.role == "replica" and one.ip]
-    usable = [one for one in reversed(nodes) if one.name in synced]
-    if not usable:
+    return [one for one in reversed(nodes) if one.name in synced]
+
+
+def choose(cluster: RedisCluster, *, encrypted: Collection[str] = ()) -> Choice:
+    """The replicas in sync of a cluster with sentinels; ``encrypted`` are the pods that take TLS, whatever is declared."""
+    name = cluster.metadata.name or ""
+    found = usable(cluster)
+    if not found:
         return Choice(why=f"no replica is in sync; see kubectl get rediscluster {name} -o yaml")
-    declared = spec_of(cluster).tls
-    if status.tls is not None:
-        encrypted = status.tls.transport == "tls"
-    else:
-        encrypted = declared is not None and declared.ports != "plain"
-    port = TLS_PORT if encrypted else REDIS_PORT
+    pods = [
+        Candidate(pod=one.name, ip=one.ip, port=TLS_PORT if one.name in encrypted else REDIS_PORT)
+        for one in found
+    ]
     return Choice(
-        source=Source(pods=[Candidate(pod=one.name, ip=one.ip, port=port) for one in usable], parts=["data"]),
+        source=Source(pods=pods, parts=["data"]),
         authority=Names(name).tls if encrypted else "",
-        version=usable[0].version,
+        version=found[0].version,
         flavor="sentinel",
         secret=Names(name).password,
     )

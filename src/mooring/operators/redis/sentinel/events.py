@@ -31,6 +31,11 @@ def notes_of(inputs: Inputs, verdict: Verdict, head: LegacyCondition | None) -> 
             notes.append(Note(reason="DataLost", message=text, warning=True))
         else:
             notes.append(Note(reason="Failover", message=verdict.why))
+    if isinstance(verdict, Record) and verdict.tls is not None and inputs.status.tls != verdict.tls:
+        before = inputs.status.tls.phase if inputs.status.tls is not None else ""
+        if verdict.tls.phase or before:
+            done = f"{verdict.tls.phase}: " if verdict.tls.phase else ""
+            notes.append(Note(reason="TlsChanging", message=f"{done}{verdict.why}"))
     if isinstance(verdict, PublishPassword | SwitchPassword):
         notes.append(Note(reason="PasswordChanged", message=verdict.why))
     ran = any(one.type == "Healthy" for one in inputs.status.conditions or ())

@@ -9,7 +9,7 @@ import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property, partial
 
 import msgspec
@@ -163,10 +163,8 @@ def references(cluster: RedisCluster) -> list[Reference]:
     ]
 
 
-def read_inputs(
-    cluster: RedisCluster, around: Surroundings, *, now: datetime | None = None
-) -> Inputs | Wait | Terminal:
-    """Resolve the declaration; ``now`` is what certificates are renewed by, by default the present moment.
+def read_inputs(cluster: RedisCluster, around: Surroundings, *, now: datetime) -> Inputs | Wait | Terminal:
+    """Resolve the declaration; ``now`` is what certificates are renewed by.
 
     A faulty one leaves a running cluster as it runs (`Inputs.blocked`); where nothing runs yet it is the answer.
     """
@@ -175,11 +173,11 @@ def read_inputs(
     redis, sentinel = (around.find(apps.StatefulSet, name) for name in (names.redis, names.sentinel))
     declared, no_password = _declared_password(spec, around)
     secret = around.find(core.Secret, names.password)
-    kept, password = _passwords(spec, secret, declared)
-    shutdown, no_shutdown = _shutdown(spec, around)
     problems = "; ".join(str(problem) for problem in validate(cluster))
+    kept, password = _passwords(spec, secret, declared, users=not problems)
+    shutdown, no_shutdown = _shutdown(spec, around)
     sets = [one for one in (redis, sentinel) if one is not None]
-    tls, no_tls = _certificates(cluster, around, sets, now or datetime.now(UTC))
+    tls, no_tls = _certificates(cluster, around, sets, now)
     blocked = (
         (Terminal("InvalidSpec", problems) if problems else None) or no_password or no_shutdown or no_tls
     )
@@ -316,11 +314,14 @@ def _left_behind(inputs: Inputs) -> str:
 
 
 def _passwords(
-    spec: RedisClusterSpec, secret: core.Secret | None, declared: str | None
+    spec: RedisClusterSpec, secret: core.Secret | None, declared: str | None, *, users: bool
 ) -> tuple[Kept, PasswordState]:
-    """Those of the cluster's Secret; for a new or an adopted cluster the declared one."""
+    """Those of the cluster's Secret; for a new or an adopted cluster the declared one.
+
+    ``users``: declared users are to be made, and need the operator's accounts.
+    """
     sentinel = _text(secret, "sentinel") or os.urandom(16).hex()
-    accounts = accounts_in(secret, ACCOUNTS, declared=declares(spec.users, spec.default_user))
+    accounts = accounts_in(secret, ACCOUNTS, declared=users and declares(spec.users, spec.default_user))
     grace = float(60 if spec.password_grace_seconds is None else spec.password_grace_seconds)
     if secret is None:
         return Kept(password=declared or "", sentinel=sentinel, accounts=accounts), PasswordState(grace=grace)

@@ -11,7 +11,7 @@ from mooring.actor import Context, Outcome
 from mooring.kube.objects import apps, core
 from mooring.objectstore import Target
 from mooring.operators.backup.restore_rules import Source
-from mooring.operators.backup.restores import Restores, made
+from mooring.operators.backup.restores import VolumeRestores, made
 from mooring.operators.backup.run import Run, agent_image
 from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.redis.backup import scripts
@@ -31,7 +31,7 @@ from mooring.operators.workload.claims import claim_name, is_older
 __all__ = ["SentinelRestores", "restore_run"]
 
 
-class SentinelRestores(Restores[RedisCluster, Inputs]):
+class SentinelRestores(VolumeRestores[RedisCluster, Inputs]):
     """The restores of clusters with sentinels."""
 
     backups = RedisBackup

@@ -28,17 +28,17 @@ dump, load = _FORM.dump, _FORM.load
 
 async def gather(client: Client, cluster: RedisCluster, *, now: datetime) -> Snapshot:
     """Ask the API server and the cluster's own servers, as the operator does; reads only."""
-    inputs = await inputs_of(client, cluster)
+    inputs = await inputs_of(client, cluster, now=now)
     if isinstance(inputs, Wait | Terminal):
         raise NotDecided(f"{inputs.reason}: {inputs.message}")
     return await read_snapshot(inputs, Dial(tls=inputs.tls), now=lambda: now)
 
 
-async def inputs_of(client: Client, cluster: RedisCluster) -> Inputs | Wait | Terminal:
+async def inputs_of(client: Client, cluster: RedisCluster, *, now: datetime) -> Inputs | Wait | Terminal:
     """The inputs as the API server gives them."""
     namespace, name = cluster.metadata.namespace or "", cluster.metadata.name or ""
     around = await read_surroundings(client, namespace, references(cluster), label_selector=selector(name))
-    return read_inputs(cluster, around)
+    return read_inputs(cluster, around, now=now)
 
 
 async def save(client: Client, cluster: RedisCluster) -> SavedDecision:
@@ -59,7 +59,7 @@ def replay(content: bytes) -> Replayed:
 
 async def plan_upgrade(client: Client, cluster: RedisCluster) -> list[Planned]:
     """What this version would roll with the user's next change: both components compared; reads only."""
-    inputs = await inputs_of(client, cluster)
+    inputs = await inputs_of(client, cluster, now=datetime.now(UTC))
     if isinstance(inputs, Wait | Terminal):
         return [Planned(component="cluster", trouble=f"{inputs.reason}: {inputs.message}")]
     found = inputs.found

@@ -39,6 +39,7 @@ from mooring.operators.redis.sentinel.types import (
     RedisClusterSpec,
     RedisExporter,
     RedisStorage,
+    RoleServices,
     SentinelSettings,
     spec_of,
 )
@@ -59,6 +60,7 @@ from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.network import allow, of_labels, of_namespace
 from mooring.operators.workload.network import policy as policy_of
+from mooring.operators.workload.services import ServiceSpec
 from mooring.operators.workload.statefulset import is_current, on_delete
 
 __all__ = ["Found", "Specs", "gate_arguments"]
@@ -172,9 +174,19 @@ class Specs:
     def role_service(self, role: Literal["master", "replica"]) -> core.Service:
         """For clients that do not ask sentinels: the master, or all replicas."""
         name = self.names.master if role == "master" else self.names.replica
+        services = self._spec.services or RoleServices()
+        given = (services.master if role == "master" else services.replica) or ServiceSpec()
         made = self._service(name, "redis", headless=False)
         assert made.spec is not None
-        return replace(made, spec=replace(made.spec, selector={**self._selector("redis"), ROLE: role}))
+        return replace(
+            made,
+            metadata=replace(made.metadata, annotations=given.annotations),
+            spec=replace(
+                made.spec,
+                type=given.type or "ClusterIP",
+                selector={**self._selector("redis"), ROLE: role},
+            ),
+        )
 
     def _service(self, name: str, component: Component, *, headless: bool) -> core.Service:
         ports = _ports(component, self._found.open)
@@ -336,7 +348,7 @@ class Specs:
             plain.append(keys)
         if not redis:
             return digest(plain)
-        if self._exporter is not None and self._found.access.managed:
+        if self._exporter is not None and self._found.access.held.presents:
             plain.append("exporter account")
         closed = closes(self._spec.default_user)
         return inputs_of(plain, self._found.redis, INPUTS, closes=closed)
@@ -561,7 +573,7 @@ class Specs:
             ),
             security_context=_unprivileged(self._spec.security_context),
             tls=self._encrypted,
-            account=self._found.access.managed,
+            account=self._found.access.held.presents,
         )
 
     def _sentinel_pod(self) -> core.PodTemplateSpec:

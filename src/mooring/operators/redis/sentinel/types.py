@@ -22,6 +22,7 @@ from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, Use
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.network import NetworkAccess
 from mooring.operators.workload.rollout import TIME, Roll
+from mooring.operators.workload.services import ServiceSpec
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "RedisClusterStatus",
     "RedisExporter",
     "RedisStorage",
+    "RoleServices",
     "SecretKey",
     "SentinelSettings",
     "SentinelStatus",
@@ -149,6 +151,13 @@ class SentinelTls(TlsSpec, frozen=True, kw_only=True):
         return "both" if self.plain_ports else "tls"
 
 
+class RoleServices(Part, frozen=True, kw_only=True):
+    """The Services that clients connect to without asking sentinels."""
+
+    master: Annotated[ServiceSpec | None, F("redis-master-NAME: the pod that leads.")] = None
+    replica: Annotated[ServiceSpec | None, F("redis-replica-NAME: the pods that follow.")] = None
+
+
 @rules(
     at_most_one_of(
         "password", "passwordSecret", message="give spec.password or spec.passwordSecret, not both"
@@ -185,6 +194,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     storage: Annotated[RedisStorage | None, F("Where the data is stored.")] = None
     password: Annotated[str | None, F("In clear text; passwordSecret is better.", max_length=48)] = None
     tls: Annotated[SentinelTls | None, F("Encrypted connections; absent: none.")] = None
+    services: Annotated[RoleServices | None, F("Types of the Services by role.")] = None
     network_policy: Annotated[NetworkAccess | None, F("Who may connect; absent: everybody.")] = None
     password_secret: Annotated[SecretKey | None, F("The password, from a Secret; it is copied.")] = None
     password_grace_seconds: Annotated[

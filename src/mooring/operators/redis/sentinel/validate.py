@@ -16,6 +16,7 @@ from mooring.operators.redis.sentinel.types import (
     RedisCluster,
     RedisClusterSpec,
     RedisStorage,
+    RoleServices,
     SentinelSettings,
 )
 from mooring.operators.redis.tls import OLDEST
@@ -23,6 +24,7 @@ from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
+from mooring.operators.workload.services import SERVICE_TYPES
 
 __all__ = ["forbidden_keys", "validate"]
 
@@ -66,6 +68,7 @@ def validate(cluster: RedisCluster) -> list[Problem]:
                 "spec.sentinel.image": sentinel.image or DEFAULT_IMAGE,
             },
         ),
+        *_services(spec),
         *_images(spec, sentinel),
         *(Problem(*fault) for fault in resource_faults("spec.resources", spec.resources)),
         *(Problem(*fault) for fault in resource_faults("spec.sentinel.resources", sentinel.resources)),
@@ -115,6 +118,14 @@ def _tls(spec: RedisClusterSpec, sentinel: SentinelSettings) -> Iterator[Problem
             "is not possible with spec.tls: the operator names the configuration file; remove one of the two"
         )
         yield Problem("spec.sentinel.command", text)
+
+
+def _services(spec: RedisClusterSpec) -> Iterator[Problem]:
+    services = spec.services or RoleServices()
+    for name, given in (("master", services.master), ("replica", services.replica)):
+        if given is not None and given.type not in (None, *SERVICE_TYPES):
+            text = f"{given.type!r} is not possible; give {', '.join(SERVICE_TYPES)}"
+            yield Problem(f"spec.services.{name}.type", text)
 
 
 def _images(spec: RedisClusterSpec, sentinel: SentinelSettings) -> Iterator[Problem]:
