@@ -262,6 +262,16 @@ async def test_a_table_that_differs_from_the_source_is_named(stand: Stand) -> No
     assert "shop.log" not in check.log
 
 
+@pytest.mark.parametrize("image", FLAVORS[-1:])
+async def test_a_table_whose_rows_clone_would_leave_out_is_refused(stand: Stand) -> None:
+    await stand.sql("CREATE TABLE shop.old (id INT PRIMARY KEY) ENGINE=MyISAM")
+    run = stand.backup("Physical")
+    data, store = await run.over()
+    assert (data == 0, store == 0) == (False, False)
+    assert "not of shop.old" in run.report.message
+    assert not list(run.store.rglob("manifest.json"))
+
+
 @pytest.mark.parametrize("image", [FLAVORS[0], FLAVORS[-1]])
 @pytest.mark.parametrize("which", ["data", "store"])
 async def test_a_container_killed_half_way_leaves_no_backup_and_no_lock(stand: Stand, which: str) -> None:
