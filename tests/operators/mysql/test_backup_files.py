@@ -297,3 +297,17 @@ async def test_a_container_killed_half_way_leaves_no_backup_and_no_lock(stand: S
     if which == "data":
         assert (run.report.ok, run.report.reason) == (False, "DataLost")
         assert not [path for path in run.store.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("image", FLAVORS[:1])
+async def test_a_statement_that_goes_on_and_on_fails_the_checksums_and_blocks_nobody(stand: Stand) -> None:
+    await stand.sql("INSERT INTO shop.t VALUES (1, 1)")
+    async with stand.bench.dial.open(stand.server.address, stand.bench.login, timeout=WITHIN) as link:
+        await link.query("LOCK TABLES shop.t WRITE")
+        run = stand.backup("Logical", VERIFICATION="Checksums", LOCK_PATIENCE="1")
+        data, store = await run.over()
+        await link.query("UNLOCK TABLES")
+    assert (data == 0, store == 0) == (False, False)
+    assert "no moment of" in run.report.message
+    assert not list(run.store.rglob("manifest.json"))
+    await stand.sql("INSERT INTO shop.log VALUES (1)")
