@@ -28,9 +28,9 @@ pytestmark = [pytest.mark.real_node, pytest.mark.asyncio(loop_scope="module"), p
 
 LEASES = (LEASE, "mooring-redis-cluster-all")
 #: Rights of each release's account that no request shows: to own objects, asked of whoever sets owner references where
-#: that admission plugin is on (OpenShift), to label pods that HarmonyCloud's operator made, and to read an object that
-#: cannot be decoded, which the schema of backups keeps away.
-BACKUPS = {
+#: that admission plugin is on (OpenShift), to label pods that HarmonyCloud's operator made, to read an object that
+#: cannot be decoded, which the schema of backups keeps away, and to read the log of a backup that takes minutes.
+BACKUPS = {("", "pods/log", "get")} | {
     ("redis.mooring.dev", f"{kind}{part}", verb)
     for kind in ("redisbackups", "redisbackupschedules")
     for part, verb in (("/finalizers", "update"), ("", "get"))

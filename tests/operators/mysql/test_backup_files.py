@@ -37,8 +37,12 @@ class Run:
     ) -> None:
         self.root = root / name
         self.shared, self.store = self.root / "run", root / "store"
-        for part in ("conf", "auth", "scratch", "run"):
+        parts = ("conf", "auth", "scratch", "run", "tls")
+        for part in parts:
             (self.root / part).mkdir(parents=True)
+        if server.flavor == "mysql" and script != scripts.RESTORE:
+            # MySQL makes itself a certificate.
+            (self.root / "tls" / "ca.crt").write_bytes((server.data / "ca.pem").read_bytes())
         self.store.mkdir(exist_ok=True)
         (self.root / "conf" / "run.sh").write_text(PRELUDE)
         (self.root / "conf" / "data.sh").write_text(script)
@@ -48,7 +52,7 @@ class Run:
         command = list(inside(server.image, volume))
         # As in a pod: no program of it runs as root.
         command[1:1] = ["--unshare-user", "--uid", "999", "--gid", "999"]
-        for part in ("conf", "auth", "scratch", "run"):
+        for part in parts:
             command += ["--bind", str(self.root / part), f"/run/mooring/{part}"]
             command += ["--setenv", f"MOORING_{part.upper()}", f"/run/mooring/{part}"]
         settings = {
@@ -258,6 +262,16 @@ async def test_a_table_that_differs_from_the_source_is_named(stand: Stand) -> No
     assert "shop.log" not in check.log
 
 
+@pytest.mark.parametrize("image", FLAVORS[-1:])
+async def test_a_table_whose_rows_clone_would_leave_out_is_refused(stand: Stand) -> None:
+    await stand.sql("CREATE TABLE shop.old (id INT PRIMARY KEY) ENGINE=MyISAM")
+    run = stand.backup("Physical")
+    data, store = await run.over()
+    assert (data == 0, store == 0) == (False, False)
+    assert "not of shop.old" in run.report.message
+    assert not list(run.store.rglob("manifest.json"))
+
+
 @pytest.mark.parametrize("image", [FLAVORS[0], FLAVORS[-1]])
 @pytest.mark.parametrize("which", ["data", "store"])
 async def test_a_container_killed_half_way_leaves_no_backup_and_no_lock(stand: Stand, which: str) -> None:
@@ -283,3 +297,17 @@ async def test_a_container_killed_half_way_leaves_no_backup_and_no_lock(stand: S
     if which == "data":
         assert (run.report.ok, run.report.reason) == (False, "DataLost")
         assert not [path for path in run.store.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("image", FLAVORS[:1])
+async def test_a_statement_that_goes_on_and_on_fails_the_checksums_and_blocks_nobody(stand: Stand) -> None:
+    await stand.sql("INSERT INTO shop.t VALUES (1, 1)")
+    async with stand.bench.dial.open(stand.server.address, stand.bench.login, timeout=WITHIN) as link:
+        await link.query("LOCK TABLES shop.t WRITE")
+        run = stand.backup("Logical", VERIFICATION="Checksums", LOCK_PATIENCE="1")
+        data, store = await run.over()
+        await link.query("UNLOCK TABLES")
+    assert (data == 0, store == 0) == (False, False)
+    assert "no moment of" in run.report.message
+    assert not list(run.store.rglob("manifest.json"))
+    await stand.sql("INSERT INTO shop.log VALUES (1)")

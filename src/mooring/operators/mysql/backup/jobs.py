@@ -195,7 +195,7 @@ def _common(
     """Passwords of these accounts, the authority of the certificates, and room in memory for client files."""
     items = [core.KeyToPath(key=ACCOUNTS[one], path=ACCOUNTS[one]) for one in accounts]
     secret = core.SecretVolumeSource(secret_name=names.credentials_copy, items=items, default_mode=READ_ONLY)
-    scratch = core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")
+    scratch = core.EmptyDirVolumeSource(medium="Memory", size_limit="64Mi")
     volumes = [core.Volume(name="auth", secret=secret), core.Volume(name="scratch", empty_dir=scratch)]
     mounts = [
         core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),

@@ -70,20 +70,21 @@ else
     --ignore-table=mysql.slave_master_info --ignore-table=mysql.slave_relay_log_info --ignore-table=mysql.slave_worker_info
 fi
 # A session of its own reads the rows of the same moment: nothing is committed from its lock to the dump's first table.
+# It gives up soon: while it waits behind a long statement, writers wait behind both.
 if [ "${VERIFICATION:-}" = Checksums ]; then
   mkfifo "$scratch/orders"
-  ask --host="$HOST" --connect-timeout=10 -N -B --unbuffered <"$scratch/orders" >"$scratch/answers" 2>"$scratch/errors" &
+  ask --host="$HOST" --connect-timeout=10 -N -B --unbuffered <"$scratch/orders" >"$scratch/answers" 2>"$scratch/refused" &
   summing=$!
   exec 5<>"$scratch/orders"
   cat >&5 <<SQL
-SET SESSION lock_wait_timeout = 60;
+SET SESSION lock_wait_timeout = ${LOCK_PATIENCE:-10};
 FLUSH TABLES WITH READ LOCK;
 SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 START TRANSACTION WITH CONSISTENT SNAPSHOT;
 SELECT 'held';
 SQL
   until grep -q '^held$' "$scratch/answers"; do
-    kill -0 "$summing" 2>/dev/null || fail "no moment of $HOST could be held for its checksums: $(tail -n 1 "$scratch/errors")"
+    kill -0 "$summing" 2>/dev/null || fail "no moment of $HOST could be held for its checksums: $(tail -n 1 "$scratch/refused")"
     sleep 0.1
   done
   ask --host="$HOST" --connect-timeout=10 -N -B --raw -e "$SUMS" >"$scratch/sums.sql" || fail "the tables of $HOST could not be listed"
@@ -137,7 +138,7 @@ done <"$scratch/said"
 fact tables "$tables"
 if [ "${VERIFICATION:-}" = Checksums ]; then
   wait "$summing" && grep -q '^summed$' "$scratch/answers" ||
-    fail "the rows of $HOST could not be summed, a table may have changed meanwhile: $(tail -n 1 "$scratch/errors")"
+    fail "the rows of $HOST could not be summed, a table may have changed meanwhile: $(tail -n 1 "$scratch/refused")"
   sed -e '1,/^free$/d' -e '/^summed$/,$d' "$scratch/answers" | sums >>"$run/facts"
 fi
 """
