@@ -54,7 +54,7 @@ def test_what_the_page_shows_is_what_runs(block: str) -> None:
 
 @needs_kubectl
 @pytest.mark.embedded
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(500)
 def test_every_command_works_when_pasted() -> None:
     asked = commands()
     with temporary() as home:
@@ -83,7 +83,7 @@ def _paste(script: str, home: Path) -> subprocess.CompletedProcess[str]:
             ["bash", "-c", script],
             cwd=ROOT,
             env=environment,
-            timeout=200,
+            timeout=420,
             check=False,
             stdin=subprocess.DEVNULL,
             capture_output=True,

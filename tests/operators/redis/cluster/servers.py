@@ -27,7 +27,7 @@ from mooring.operators.redis.cluster.slots import Slots, count
 from mooring.operators.redis.cluster.snapshot import Recorded, Snapshot, Wanted
 from mooring.operators.redis.cluster.steps import Steps
 from mooring.operators.redis.cluster.topology import Peer, parse_nodes, read_nodes
-from mooring.operators.redis.dial import Address, Dial, DialError, Unreachable
+from mooring.operators.redis.dial import Address, Dial, DialError, Refused, Unreachable
 from mooring.operators.workload.pods import Pod
 
 __all__ = ["KEYS", "Dead", "Servers", "servers"]
@@ -106,10 +106,10 @@ class Servers:
     async def _answers(self, ordinal: int) -> bool:
         try:
             async with self.dial.link(self.address(ordinal)) as link:
-                await link.pipeline([("PING",)])  # that it loads is an answer too
+                [answer] = await link.pipeline([("PING",)])
         except Unreachable:
             return False
-        return True
+        return not isinstance(answer, Refused) or not answer.reply.startswith("LOADING")
 
     async def kill(self, ordinal: int) -> None:
         """kill -9; Kubernetes sees it at once."""

@@ -219,23 +219,27 @@ class Steps:
     async def _promote(self, move: Promote) -> None:
         if (move.failed or move.how == "BUMPEPOCH") and not await self._still_alone(move):
             raise StepFailed(f"the master of {move.target.name} is not lost any more")
+        if move.how == "":
+            await self._take_over_in_agreement(move)
+            await self._until_master(move)
+            return
         await self._fail_over(move.target, move.how)
         try:
             await self._until_master(move)
         except StepFailed:
-            # A vote was lost, or had been given away: who voted in a shard gives none for it for two node timeouts, and
-            # a replica counts the votes of its last election, whose number is too low by now, for four. One whose
-            # master agrees, or is known not to serve, needs none.
-            if move.how == "":
-                await self._take_over_in_agreement(move)
-            elif move.how == "FORCE" and await self._still_alone(move):
-                await self._fail_over(move.target, "TAKEOVER")
-            else:
+            # A vote was lost, or had been given away: who voted in a shard gives none for it for two node timeouts. One
+            # whose master is known not to serve needs none.
+            if move.how != "FORCE" or not await self._still_alone(move):
                 raise
+            await self._fail_over(move.target, "TAKEOVER")
             await self._until_master(move)
 
     async def _take_over_in_agreement(self, move: Promote) -> None:
-        """What the servers do once they have the votes: writes wait, the replica has them all, and takes over."""
+        """What the servers do once they have the votes: writes wait, the replica has them all, and takes over.
+
+        Without votes (CLUSTER FAILOVER): for four node timeouts a replica counts those of its last election again. It
+        would be a master for some milliseconds by a number lower than its master's, and lose what it accepts meanwhile.
+        """
         async with self._link(move.target) as new:
             heir = (await read_node(new, _POD)).server
             peer = heir.peers.get(move.owner) if heir is not None else None
