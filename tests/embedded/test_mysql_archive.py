@@ -14,6 +14,7 @@ from tests.embedded.conftest import MakeMySQL
 from tests.embedded.test_mysql_backup import Backups, eventually
 
 from mooring.kube import MergePatch
+from mooring.kube.objects.apps import Deployment
 from mooring.kube.objects.core import Pod
 from mooring.kube.objects.meta import Condition
 from mooring.operators.mysql.archive.agent import STATUS
@@ -171,6 +172,16 @@ async def test_new_clusters_begin_at_a_gtid_and_a_time_of_an_archive_over_a_fail
         return (now.message or "") if now is not None and now.phase == "Failed" else ""
 
     assert f"with all up to {position}, is later than" in await eventually(refused)
+
+    patch = MergePatch({"spec": {"archive": None}})
+    await mysql.bed.client.patch(MySQLCluster, mysql.name, patch, namespace="default")
+
+    async def no_longer_archived() -> bool:
+        left = await mysql.bed.client.list(Deployment, namespace="default")
+        return not left.items and not (await condition(mysql, "Archived")).type
+
+    await eventually(no_longer_archived)
+    assert (await mysql.status()).archive is None
 
 
 def text(at: datetime) -> str:

@@ -14,7 +14,7 @@ from mooring.kube.objects import meta
 from mooring.operators.mysql.archive.agent import serving
 from mooring.operators.mysql.archive.archiver import Report
 from mooring.operators.mysql.archive.poll import Archivers
-from mooring.operators.mysql.archive.shown import Heard, shown, with_condition
+from mooring.operators.mysql.archive.shown import Heard, news, shown, with_condition
 from mooring.operators.mysql.types import ArchiveStatus
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -123,6 +123,24 @@ def test_the_condition_keeps_its_time_while_its_status_stays_and_goes_with_the_a
     later = with_condition(first, seen(None, replace(WORKS, gap=("", "0-1-9"))), now=at(600))
     assert later[1].last_transition_time == first[1].last_transition_time
     assert with_condition(later, None, now=at(700)) == [ready]
+
+
+def test_what_goes_wrong_is_told_once_and_that_it_is_over() -> None:
+    works = seen(None, WORKS)
+    stalled = seen(
+        works, replace(WORKS, state="Stalled", reason="NoneSafe", message="no replica", remedy="wait")
+    )
+    gap = seen(works, replace(WORKS, gap=("0-1-5", "0-1-9")))
+
+    def told(before: ArchiveStatus | None, now: ArchiveStatus | None) -> list[tuple[str, bool]]:
+        return [(note.reason, note.warning) for note in news(before, now)]
+
+    assert told(None, works) == [("Archiving", False)]
+    assert told(works, works) == told(stalled, stalled) == told(works, None) == []
+    assert told(works, stalled) == [("ArchiveNoneSafe", True)]
+    assert told(stalled, works) == [("Archiving", False)]
+    assert told(works, gap) == [("ArchiveGap", True)]
+    assert told(gap, gap) == []
 
 
 class Metered:

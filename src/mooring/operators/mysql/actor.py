@@ -22,7 +22,7 @@ from mooring.kube.objects import apps, batch, core, policy
 from mooring.operators.mysql import compatible, effects
 from mooring.operators.mysql.access import turned
 from mooring.operators.mysql.archive.poll import Archivers
-from mooring.operators.mysql.archive.shown import shown, with_condition
+from mooring.operators.mysql.archive.shown import news, shown, with_condition
 from mooring.operators.mysql.archive.workload import is_archiver, root_of
 from mooring.operators.mysql.backup.actor import register_backups
 from mooring.operators.mysql.backup.restore import MySQLRestores
@@ -150,7 +150,9 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         made = report(inputs, snapshot, verdict)
         assert isinstance(made.status, MySQLClusterStatus)
         self._metrics.show(ctx.key, made.status, ready=bool(made.ready.status))
-        return replace(made, status=self._with_archive(ctx, made.status, snapshot.now))
+        before = made.status.archive
+        status = self._with_archive(ctx, made.status, snapshot.now)
+        return replace(made, status=status, notes=[*made.notes, *news(before, status.archive)])
 
     def _with_archive(
         self, ctx: Context[MySQLCluster], status: MySQLClusterStatus, now: datetime

@@ -149,7 +149,7 @@ class Archiver:
         self.size = size
         self.patience = patience
         self.note = note
-        self.report = Report()
+        self.report = Report(since=self._now())
         self._tail: Tail | None = None
         self._looks: deque[tuple[float, int, Position]] = deque(maxlen=1000)
         self._complete: tuple[float, int] | None = None

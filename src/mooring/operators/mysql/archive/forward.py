@@ -38,8 +38,13 @@ forward() {{
   {{ echo 'SET sql_log_bin = 0;'; history; }} | local_ask >>"$log" 2>"$scratch/errors" ||
     give_up "the position of the backup could not be set: $(tail -n 1 "$scratch/errors")"
   end
+  # Files that were copied as they are need the sizes that they were made with.
+  sizes=
+  for option in "$@"; do
+    case $option in --innodb-page-size=* | --innodb-data-file-path=*) sizes="$sizes $option" ;; esac
+  done
   apply_archive "$new" "$FORWARD" "$FLAVOR" "$server" --innodb-buffer-pool-size=64M --performance-schema=OFF \
-    --event-scheduler=OFF --lower-case-table-names="${{names:-0}}" || give_up "$apply_error"
+    --event-scheduler=OFF --lower-case-table-names="${{names:-0}}" $sizes || give_up "$apply_error"
   mv "$FORWARD/{WAY}" "$new/{_KEPT}"
   rm -rf "$FORWARD"
   position=$(sed -n 's/^position=//p' "$new/{_KEPT}")

@@ -70,7 +70,7 @@ class Archivers:
         if asked is None:
             asked = self._asked[key] = _Asked("", since=monotonic())
             self._complete.labels(*key).set(recorded.timestamp())
-        if asked.host != host or asked.task is None:
+        if asked.host != host or asked.task is None or asked.task.done():
             if asked.task is not None:
                 asked.task.cancel()
             asked.host, asked.report = host, None

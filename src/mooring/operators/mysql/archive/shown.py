@@ -9,12 +9,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from mooring.actor.planned import Note
 from mooring.cache import rfc3339
 from mooring.kube.objects import meta
 from mooring.operators.mysql.archive.archiver import Report
 from mooring.operators.mysql.types import ArchiveGap, ArchiveStatus
 
-__all__ = ["ARCHIVED", "Heard", "shown", "with_condition"]
+__all__ = ["ARCHIVED", "Heard", "news", "shown", "with_condition"]
 
 ARCHIVED: Final = "Archived"
 """Condition: the binary log is archived, and not far behind."""
@@ -106,6 +107,27 @@ def with_condition(
     return [*others, made]
 
 
+def news(before: ArchiveStatus | None, archive: ArchiveStatus | None) -> list[Note]:
+    """The Events of a change: a gap, the archive standing still, and that it goes on."""
+    if archive is None or archive == before:
+        return []
+    notes = []
+    good, reason, message = _said(archive)
+    was, _, _ = _said(before) if before is not None else (False, "", "")
+    if archive.gap is not None and (before is None or before.gap != archive.gap):
+        notes.append(Note(reason="ArchiveGap", message=_gap(archive, archive.gap), warning=True))
+    if good is not was:
+        notes.append(Note(reason=reason if good else f"Archive{reason}", message=message, warning=not good))
+    return notes
+
+
+def _gap(archive: ArchiveStatus, gap: ArchiveGap) -> str:
+    return (
+        f"transactions between {gap.after or 'the beginning'} and {gap.until} are missing: only backups made since "
+        f"{archive.first_recoverable} can be continued; make one now"
+    )
+
+
 def _said(archive: ArchiveStatus) -> tuple[bool, str, str]:
     if archive.state != "Archiving":
         return False, archive.reason or archive.state, archive.message or "the archive begins"
@@ -116,11 +138,7 @@ def _said(archive: ArchiveStatus) -> tuple[bool, str, str]:
         )
         return False, "Behind", text
     if archive.gap is not None:
-        text = (
-            f"transactions between {archive.gap.after or 'the beginning'} and {archive.gap.until} are missing: only backups "
-            f"made since {archive.first_recoverable} can be continued; make one now"
-        )
-        return True, "ArchivingAfterGap", text
+        return True, "ArchivingAfterGap", _gap(archive, archive.gap)
     return True, "Archiving", "the binary log is archived"
 
 

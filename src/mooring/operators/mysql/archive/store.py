@@ -277,7 +277,7 @@ class Archive:
     async def prune(self, chain: Chain, last: Segment) -> Chain:
         """Delete the segments of a chain up to one that is not its newest; the chain as it is then.
 
-        What was deleted is recorded first: one that ends half-way leaves objects that nobody reads, for the next one.
+        The floor is written first: a prune that is interrupted leaves objects without a reader, which the next one deletes.
         """
         place = self._place(chain)
         floor = Floor(number=last.number, until=last.until, committed=last.last_commit)

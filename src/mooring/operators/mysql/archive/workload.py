@@ -1,7 +1,7 @@
 """The Deployment that keeps the archive of one cluster: one pod of Mooring's image without rights on the API server. Pure.
 
-Two of them never harm each other: of two archivers that write the same entry of the index one stops. So a pod on a node that
-is lost is replaced without waiting for it.
+Two archivers at once do no harm: only one of them can create the next entry of the index. So the pod of a lost node is
+replaced without waiting for that node.
 """
 
 from __future__ import annotations
