@@ -16,7 +16,7 @@ from tests.operators.matrixone.builders import typed
 from mooring.objectstore import Store
 from mooring.operators.backup.agent import Result
 from mooring.operators.matrixone.backup import agent
-from mooring.operators.matrixone.backup.contents import unpacked
+from mooring.operators.matrixone.backup.contents import inspect, unpacked
 from mooring.operators.matrixone.backup.places import DONE, MARK, within
 from mooring.operators.matrixone.backup.request import Request
 from mooring.operators.matrixone.types import SharedStorageProvider
@@ -223,3 +223,38 @@ async def test_a_backup_is_deleted_whole(pod: Pod) -> None:
 def test_blocks_of_a_directorys_files_are_unpacked() -> None:
     blocks = b"CRC." + b"a" * 2044 + b"CRC." + b"b" * 10
     assert unpacked(blocks) == b"a" * 2044 + b"b" * 10
+
+
+def packed(contents: bytes) -> bytes:
+    """A file as the server stores it in a directory."""
+    return b"".join(b"CRC." + contents[at : at + 2044] for at in range(0, len(contents), 2044))
+
+
+async def test_a_backup_in_a_directory_is_read_as_the_server_writes_it(tmp_path: Path) -> None:
+    place = tmp_path / "one"
+    plain = {"mo_meta": b"buildinfo,Version: v1.2.4|x\n"}
+    objects = {"tae/a_0": b"x" * 5000}
+    listed = ["tae/a_0".removeprefix("tae/"), "0", hashlib.sha256(objects["tae/a_0"]).hexdigest(), "true"]
+    lists = {
+        "hakeeper/hk_data": b"keeper",
+        "tae/tae_list": ",".join(listed).encode(),
+        "tae/tae_sum": b"a,1,9-0\n",
+    }
+    for name, data in {**plain, **lists, **objects}.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        written = bytes if name in plain else packed
+        (place / name).write_bytes(written(data))
+        if name not in objects:
+            (place / f"{name}.sha256").write_bytes(written(hashlib.sha256(data).digest()))
+    directory = typed("BackupJob", spec__target={"fileSystem": {"path": str(tmp_path)}}).spec.target
+    async with agent._opened(directory, tmp_path) as store:
+        found = await inspect(store, "one", blocks=True)
+    assert len(found.parts) == 9
+    assert found.facts == {"position": "9-0", "version": "1.2.4"}
+
+
+async def test_a_directory_outside_of_every_volume_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    root = typed("BackupJob", spec__target={"fileSystem": {"path": "/mooring-nothing/backups"}}).spec.target
+    refused = await agent.outcome(Request(action="backup", root=root, places=["p"]), tmp_path)
+    assert (refused.ok, refused.reason) == (False, "TargetInvalid")
+    assert "is in no volume" in refused.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace as copy
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -248,3 +249,26 @@ def test_nothing_is_restored_into_a_cluster_that_has_a_log_service_or_had_one() 
     lost = restoring.restore(cluster(phase="Founded"), None, None)
     assert isinstance(lost, Wait)
     assert lost.reason == "LogServiceGone"
+
+
+MOUNTS = """\
+1 0 0:1 / / rw - overlay overlay rw
+2 1 8:1 /claims/7 /shared rw - ext4 /dev/sda rw
+3 1 8:1 /claims/8 /my\\040data rw - ext4 /dev/sda rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/shared", True),
+        ("/shared/backups/of/mo", True),
+        ("/my data/x", True),
+        ("/sharedelsewhere", False),
+        ("/var/backups", False),
+    ],
+)
+def test_a_directory_is_made_in_a_volume_and_not_in_the_containers_own_file_system(
+    path: str, found: bool
+) -> None:
+    assert places.in_volume(PurePosixPath(path), MOUNTS) is found

@@ -44,6 +44,7 @@ from mooring.operators.matrixone.backup.contents import Contents, inspect
 from mooring.operators.matrixone.backup.places import (
     DONE,
     MARK,
+    in_volume,
     restored_name,
     same_kind,
     shown,
@@ -116,7 +117,7 @@ async def run(request: Request, secrets: Path, *, clock: Clock | None = None) ->
 
 async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
     place = request.places[-1]
-    async with _opened(request.root, secrets) as store:
+    async with _opened(request.root, secrets, make=True) as store:
         check = await store.check()
         if not check.ok:
             raise Refused(check.reason, check.message, remedy=check.remedy)
@@ -248,7 +249,7 @@ async def _restore(request: Request, secrets: Path, clock: Clock) -> Result:
             "the backup is in a bucket and the cluster's data in a directory, or the other way round",
             remedy="choose storage of the same kind for the cluster; the server stores files of a directory in another form",
         )
-    async with _opened(request.root, secrets) as source, _opened(target, secrets) as into:
+    async with _opened(request.root, secrets) as source, _opened(target, secrets, make=True) as into:
         mark = _Mark(owner=request.owner, backup=place)
         if (done := await _read(into, DONE)) is not None:
             return await _done_before(source, place, done, mark, target)
@@ -370,19 +371,22 @@ def _whose(data: bytes) -> _Mark | None:
 
 
 @asynccontextmanager
-async def _opened(provider: SharedStorageProvider, secrets: Path) -> AsyncIterator[Store]:
+async def _opened(
+    provider: SharedStorageProvider, secrets: Path, *, make: bool = False
+) -> AsyncIterator[Store]:
+    """The store; ``make`` makes a directory that is missing, if it is in a volume."""
     mounted = mounted_secrets(secrets)
 
     def read(name: str) -> Mapping[str, bytes]:
         return {_ENTRIES.get(key, key): value for key, value in mounted(name).items()}
 
-    if provider.file_system is not None and not await asyncio.to_thread(
-        Path(provider.file_system.path or "").is_dir
-    ):
-        raise TargetInvalid(
-            f"{shown(provider)} does not exist in the pod of the run",
-            remedy="mount it with overlay.volumes and overlay.volumeMounts, as in the cluster's pods",
-        )
+    if provider.file_system is not None:
+        path = Path(provider.file_system.path or "")
+        if not await asyncio.to_thread(_there, path, make=make):
+            raise TargetInvalid(
+                f"{shown(provider)} is in no volume of the run's pod, or does not exist there",
+                remedy="mount its volume with overlay.volumes and overlay.volumeMounts, as in the cluster's pods",
+            )
     s3 = provider.s3
     bundle = None
     if s3 is not None and s3.certificate_ref is not None:
@@ -390,6 +394,13 @@ async def _opened(provider: SharedStorageProvider, secrets: Path) -> AsyncIterat
         bundle = "\n".join(data[name].decode() for name in s3.certificate_ref.files or () if name in data)
     async with open_store(target_for(provider, ca_bundle=bundle), secrets=read) as store:
         yield store
+
+
+def _there(path: Path, *, make: bool) -> bool:
+    """The directory exists, made if need be; never in the container's own file system, which goes with it."""
+    if make and not path.is_dir() and in_volume(path, Path("/proc/self/mountinfo").read_text()):
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return path.is_dir()
 
 
 def _keys(provider: SharedStorageProvider, secrets: Path) -> Keys:

@@ -1,7 +1,8 @@
 """What the server wrote: every object read, its SHA-256 taken, and compared with the server's own lists.
 
-In a bucket the server stores objects as they are. In a directory it stores files in blocks of 2048 bytes, the first four
-of which are the CRC-32C of the others; its lists speak of the contents. The SHA-256 that is recorded is of what is stored.
+In a bucket the server stores objects as they are. In a directory it stores files, all but ``mo_meta``, in blocks of 2048
+bytes, the first four of which are the CRC-32C of the others; its lists speak of the contents. The SHA-256 that is recorded
+is of what is stored.
 """
 
 from __future__ import annotations
@@ -62,9 +63,8 @@ async def inspect(store: Store, place: str, *, blocks: bool) -> Contents:
 
     async def read(name: str) -> _Read:
         async with limit:
-            return await _read(
-                store, place, name, blocks=blocks, keep=name in _NEEDED or name.endswith(".sha256")
-            )
+            keep = name in _NEEDED or name.endswith(".sha256")
+            return await _read(store, place, name, blocks=blocks and not name.startswith(META), keep=keep)
 
     async with asyncio.TaskGroup() as group:
         tasks = {name: group.create_task(read(name)) for name in sorted(sizes)}

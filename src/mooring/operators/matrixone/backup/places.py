@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ __all__ = [
     "HAKEEPER_FILE",
     "MARK",
     "below",
+    "in_volume",
     "place_of",
     "restored_name",
     "same_kind",
@@ -116,3 +117,9 @@ def _bucket(s3: S3Provider) -> str:
     bucket, prefix = bucket_of(s3)
     text = f"s3://{bucket}/{prefix}".rstrip("/")
     return f"{text} at {s3.endpoint}" if s3.endpoint else text
+
+
+def in_volume(path: PurePath, mounts: str) -> bool:
+    """Whether a path is below a mount other than the root; ``mounts`` as /proc/self/mountinfo has them."""
+    points = (line.split()[4].replace("\\040", " ") for line in mounts.splitlines() if line)
+    return any(path.is_relative_to(point) for point in points if point != "/")
