@@ -18,14 +18,10 @@ import gzip
 import json
 import os
 import re
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,12 +29,12 @@ import yaml
 from bench.page import RESULTS, put
 from bench.plane import resident
 from bench.tally import percentile
+from hack.chromium import browser, running, until
 from selenium import webdriver
-from selenium.webdriver.support.ui import WebDriverWait
 
 from mooring.kube import Client, Config, HttpTransport
 
-__all__ = ["TARGETS", "Writer", "browser", "main", "running", "table", "until"]
+__all__ = ["TARGETS", "Writer", "main", "table"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COMMAND: Final = "python -m bench.console --write"
@@ -46,7 +42,6 @@ DEFINITION: Final = ROOT / "tests" / "catalog" / "definitions" / "cnpg-postgres.
 CLUSTERS: Final = "/apis/postgresql.cnpg.io/v1/namespaces/default/clusters"
 PODS: Final = "/api/v1/namespaces/default/pods"
 MARKED: Final = "pg-0000"
-SEEN_SECONDS: Final = 60.0
 #: What the console promises: the largest figure that is still good.
 TARGETS: Final = {
     "first_load_kib": 200.0,
@@ -79,36 +74,9 @@ new MutationObserver(() => {
 """
 
 
-@contextmanager
-def running(*words: str, log: Path, until: str) -> Iterator[tuple[int, str]]:
-    """A command of Mooring once it has printed ``until``: its process and what it printed."""
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mooring", *words], cwd=ROOT, stdout=out, stderr=out
-        )
-    try:
-        deadline = time.monotonic() + SEEN_SECONDS
-        while until not in log.read_text():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"not ready: {log.read_text()[-2000:]}")
-            time.sleep(0.02)
-        yield process.pid, log.read_text()
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-
-def browser(profile: Path, *, wanted: int, pods: int) -> webdriver.Chrome:
-    """A Chromium that notes what is measured; the driver is given, so that nothing is downloaded."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = "/usr/bin/chromium"
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    words = ("--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking")
-    precise = "--enable-precise-memory-info"
-    for word in ("--headless=new", "--lang=en", f"--user-data-dir={profile}", precise, *words, *sandbox):
-        options.add_argument(word)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+def watching(profile: Path, *, wanted: int, pods: int) -> webdriver.Chrome:
+    """A Chromium that notes what is measured."""
+    driver = browser(profile, "--enable-precise-memory-info")
     watch_page(driver, wanted=wanted, pods=pods)
     return driver
 
@@ -117,11 +85,6 @@ def watch_page(driver: webdriver.Chrome, *, wanted: int, pods: int) -> None:
     """Install the observer in the current tab."""
     source = WATCH.replace("WANTED", str(wanted)).replace("PODS", str(pods))
     driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})
-
-
-def until(driver: webdriver.Chrome, found: Callable[[], Any], what: str) -> Any:
-    """What ``found`` gives once it is something."""
-    return WebDriverWait(driver, SEEN_SECONDS, poll_frequency=0.02).until(lambda _: found(), message=what)
 
 
 def noted(driver: webdriver.Chrome, name: str) -> float:
@@ -156,14 +119,6 @@ class Writer:
 
     def __init__(self, kubeconfig: Path) -> None:
         self._config = Config.from_kubeconfig(kubeconfig)
-
-    async def make(self, path: str, body: dict[str, Any]) -> None:
-        """Make one object."""
-        client = Client(HttpTransport(self._config))
-        try:
-            await client.request("POST", path, body=json.dumps(body).encode())
-        finally:
-            await client.close()
 
     async def fill(self, count: int, pods: int) -> None:
         """Define the kind, make the instances, and the pods of the marked one, which no node takes."""
@@ -286,7 +241,7 @@ def measure(options: argparse.Namespace, place: Path) -> dict[str, Any]:
         words = ("console", "--kubeconfig", str(kubeconfig))
         with running(*words, log=place / "console.log", until="Ctrl-C ends") as (pid, text):
             link = re.findall(r"^console: (http://\S+)$", text, re.MULTILINE)[0]
-            driver = browser(place / "profile", wanted=options.instances, pods=options.pods)
+            driver = watching(place / "profile", wanted=options.instances, pods=options.pods)
             try:
                 return figures(options, driver, writer, link, pid)
             finally:

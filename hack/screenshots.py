@@ -1,10 +1,10 @@
-"""Take the pictures of docs/console.md: a real `mooring up`, a real Redis, Chromium, both themes.
+"""Take the pictures of docs/console.md: a real `mooring up`, a real Redis, Chromium, both languages and themes.
 
     python -m hack.screenshots [--out docs/console]
 
 The steps are those of the KUN article: choose a service, fill in one shared page, watch it come up, look at its parts,
-change its parameters while it runs, shared and private operators side by side, delete. Needs what the browser tests need, and a font with Chinese letters,
-such as Debian's fonts-wqy-microhei.
+change its parameters while it runs, back it up, shared and private operators side by side, delete. Needs what the browser tests need, and a font with Chinese letters,
+such as Debian's fonts-wqy-microhei. Those in Chinese are in the directory zh-CN below the others.
 Pictures are reduced to 256 colours, which a page of flat colours does not show.
 """
 
@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import base64
 import contextlib
+import json
 import struct
 import subprocess
 import sys
@@ -26,11 +27,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bench.console import Writer, browser, running, until
+from hack.chromium import browser, running, until
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
+
+from mooring.kube import Client, Config, HttpTransport
 
 __all__ = ["STEPS", "main", "reduced"]
 
@@ -38,6 +41,15 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 WIDTH, HEIGHT, SECONDS = 1120, 720, 90.0
 COLOURS: Final = 256
 THEMES: Final = ("light", "dark")
+#: Languages of the page, and where their pictures are.
+LANGUAGES: Final = {"en": "", "zh-CN": "zh-CN"}
+
+
+#: Press the button with this text, also behind a dialog; wait until the page is drawn again.
+PRESS: Final = (
+    "[...document.querySelectorAll('.bar button')].find(b => b.textContent === arguments[0]).click()"
+)
+DRAWN: Final = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))"
 
 
 class Stage:
@@ -80,14 +92,28 @@ class Stage:
         self.wait(lambda: self.driver.execute_script(script) == "Running", f"{name} is not running")
 
     def picture(self, name: str) -> None:
-        """Keep what is seen, in both themes."""
-        for theme in THEMES:
-            media = [{"name": "prefers-color-scheme", "value": theme}]
-            self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
-            shot = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
-            path = self._out / f"{name}-{theme}.png"
-            path.write_bytes(reduced(base64.b64decode(shot["data"])))
+        """Keep what is seen, in both languages and themes; all are taken before any is reduced, which takes a while."""
+        shots = {}
+        for language, place in LANGUAGES.items():
+            self._speak(language)
+            for theme in THEMES:
+                media = [{"name": "prefers-color-scheme", "value": theme}]
+                self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+                shot = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+                shots[self._out / place / f"{name}-{theme}.png"] = base64.b64decode(shot["data"])
+        self._speak("en")
+        for path, shot in shots.items():
+            path.write_bytes(reduced(shot))
             print(f"{path}: {path.stat().st_size / 1024:.0f} KiB", flush=True)
+
+    def _speak(self, language: str) -> None:
+        """Change the language by the page's own button, which leaves everything else as it is."""
+        spoken = "return document.documentElement.lang"
+        if self.driver.execute_script(spoken) != language:
+            self.driver.execute_script(PRESS, {"en": "English", "zh-CN": "中文"}[language])
+            self.wait(lambda: self.driver.execute_script(spoken) == language, language)
+            # The next frame is drawn in it.
+            self.driver.execute_async_script(DRAWN)
 
 
 def catalog(stage: Stage) -> None:
@@ -154,12 +180,35 @@ def terminal(stage: Stage) -> None:
     stage.picture("8-terminal")
 
 
+def backups(stage: Stage) -> None:
+    stage.go("instances/default/redis-sentinel/cache?tab=backups")
+    for what, called in (("backups", "cache-first"), ("schedules", "cache-nightly")):
+        stage.there(f"make-{what}").click()
+        stage.there("make-dialog")
+        stage.type("related", called)
+        stage.type("claim", "kept")
+        if what == "backups":
+            stage.driver.find_element(By.ID, "field-verify").click()
+        stage.wait(lambda: stage.there("confirm-make").is_enabled(), "the dry run")
+        stage.there("confirm-make").click()
+        stage.there(f"related-{called}")
+    stage.wait(lambda: "yes" in stage.there("related-cache-first").text, "a verified backup")
+    stage.wait(lambda: "in " in stage.there("related-cache-nightly").text, "the next one")
+    stage.picture("9-backups")
+
+
+def activity(stage: Stage) -> None:
+    stage.go("activity?namespace=default")
+    stage.wait(lambda: "RedisBackup cache-first" in stage.there("activity").text, "the backup")
+    stage.picture("10-activity")
+
+
 def operators(stage: Stage) -> None:
     stage.go("operators")
     stage.wait(lambda: "private" in stage.there("operators").text, "the private operator")
     stage.there("ask-upgrade").click()
     stage.there("upgrade-count")
-    stage.picture("9-operators")
+    stage.picture("11-operators")
 
 
 def instances(stage: Stage) -> None:
@@ -168,20 +217,20 @@ def instances(stage: Stage) -> None:
     stage.wait(lambda: stage.driver.find_elements(By.CSS_SELECTOR, "[data-testid=row-orders]"), "orders")
     script = "return document.querySelectorAll('[data-phase=Running]').length"
     stage.wait(lambda: stage.driver.execute_script(script) == 2, "two that run")
-    stage.picture("10-instances")
+    stage.picture("12-instances")
 
 
 def templates(stage: Stage) -> None:
     stage.go("templates")
     stage.there("template-good")
-    stage.picture("11-templates")
+    stage.picture("13-templates")
 
 
 def delete(stage: Stage) -> None:
     stage.go("instances/default/redis-sentinel/cache")
     stage.there("delete").click()
     stage.shows("What stays")
-    stage.picture("12-delete")
+    stage.picture("14-delete")
 
 
 #: What is pictured, in this order: each goes on from where the one before has ended.
@@ -194,6 +243,8 @@ STEPS: Final = (
     parameters,
     metrics,
     terminal,
+    backups,
+    activity,
     operators,
     instances,
     templates,
@@ -294,7 +345,7 @@ def staged(place: Path, out: Path) -> Iterator[Stage]:
         kubeconfig = said.partition("export KUBECONFIG=")[2].split()[0]
         _private(Path(kubeconfig), place, stack)
         link = said.partition("console: ")[2].split()[0]
-        driver = browser(place / "profile", wanted=1, pods=1)
+        driver = browser(place / "profile")
         stack.callback(driver.quit)
         driver.set_window_size(WIDTH, HEIGHT)
         size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
@@ -315,10 +366,21 @@ def _private(kubeconfig: Path, place: Path, stack: contextlib.ExitStack) -> None
     words = ("run", "--kubeconfig", str(kubeconfig), "--scope", "namespaced", "--namespaces", "team-a")
     ports = ("--metrics-port", "-1", "--probe-port", "0", "--no-crds")
     where = ("--namespace", "team-a", "--operators", "redis-sentinel")
-    writer = Writer(kubeconfig)
-    asyncio.run(writer.make("/api/v1/namespaces", {"metadata": {"name": "team-a"}}))
+    asyncio.run(_make(kubeconfig, "/api/v1/namespaces", {"metadata": {"name": "team-a"}}))
     stack.enter_context(running(*words, *ports, *where, log=place / "private.log", until=""))
-    asyncio.run(writer.make("/apis/redis.kun/v1beta1/namespaces/team-a/redisclusters", orders))
+    asyncio.run(_make(kubeconfig, "/apis/redis.kun/v1beta1/namespaces/team-a/redisclusters", orders))
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    kept = {"metadata": {"name": "kept"}, "spec": claim}
+    asyncio.run(_make(kubeconfig, "/api/v1/namespaces/default/persistentvolumeclaims", kept))
+
+
+async def _make(kubeconfig: Path, path: str, body: dict[str, Any]) -> None:
+    """Make one object."""
+    client = Client(HttpTransport(Config.from_kubeconfig(kubeconfig)))
+    try:
+        await client.request("POST", path, body=json.dumps(body).encode())
+    finally:
+        await client.close()
 
 
 def main() -> int:
@@ -330,7 +392,8 @@ def main() -> int:
     if not fonts.stdout.strip():
         print("screenshots: no font has Chinese letters; install fonts-wqy-microhei", file=sys.stderr)
         return 1
-    options.out.mkdir(parents=True, exist_ok=True)
+    for place in LANGUAGES.values():
+        (options.out / place).mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="mooring-pictures-") as top,

@@ -23,7 +23,7 @@ def test_what_users_and_programs_did_is_found_and_linked(signed_in: Page, plane:
     page.until(lambda: page.driver.find_elements(By.LINK_TEXT, "All that was done with it"))
     page.driver.find_element(By.LINK_TEXT, "All that was done with it").send_keys(Keys.ENTER)
     page.until(lambda: "activity?" in page.driver.current_url and "name=done" in page.driver.current_url)
-    page.until(lambda: "admin: create" in page.text("activity"), 20)
+    page.until(lambda: "admin" in page.text("activity") and "Created." in page.text("activity"), 20)
     assert "elsewhere" not in page.text("activity")
     assert page.shows("Only of done.")
     assert page.axe(axe) == []

@@ -64,7 +64,9 @@ async def test_what_a_user_does_is_recorded_with_their_name_and_no_value(
     await ann.ok("PATCH", one, change)
     await ann.ok("POST", f"{one}/actions/pause", {"uid": started["base"]["uid"]})
     await root.ok("DELETE", f"{one}?uid={started['base']['uid']}")
-    found = {row["reason"]: row for row in await recorded(root, 4)}
+    told = await recorded(root, 4)
+    assert len(told) == 4, "a dry run did nothing"
+    found = {row["reason"]: row for row in told}
     assert {reason: row["who"] for reason, row in found.items()} == {
         "CreatedByUser": "ann",
         "ChangedByUser": "ann",

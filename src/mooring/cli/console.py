@@ -6,14 +6,14 @@ import argparse
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from mooring.catalog import load_catalog
 from mooring.cli.main import shown_version
+from mooring.cli.plan_upgrade import Plan, upgrade_plans
 from mooring.cli.run import until_signalled
 from mooring.console import (
     Console,
@@ -26,7 +26,6 @@ from mooring.console import (
     prometheus_problem,
 )
 from mooring.kube import Client, Config, Object
-from mooring.operators.registry import OPERATORS
 from mooring.operators.workload.upgrade import Planned
 from mooring.runtime import configure_logging
 
@@ -161,15 +160,13 @@ async def serving(
 def _upgrades() -> Upgrades:
     """What each operator says of an upgrade, by kind."""
     return {
-        (kind.resource.group, kind.resource.plural): partial(_planned, operator.plan_upgrade, kind)
-        for operator in OPERATORS.values()
-        if operator.plan_upgrade is not None
-        for kind in operator.kinds
+        (kind.resource.group, kind.resource.plural): partial(_planned, plan, kind)
+        for kind, plan in upgrade_plans()
     }
 
 
 async def _planned(
-    plan: Callable[[Client, Any], Awaitable[Sequence[Planned]]],
+    plan: Plan,
     kind: type[Object],
     client: Client,
     namespace: str,

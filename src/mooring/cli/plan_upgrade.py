@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from mooring.kube import Client, Config, HttpTransport, NotFound
 from mooring.kube.object import Object
@@ -12,7 +14,10 @@ from mooring.operators.backup.types import BackupObject, ScheduleObject
 from mooring.operators.registry import OPERATORS
 from mooring.operators.workload.upgrade import Planned
 
-__all__ = ["add_parser", "told"]
+__all__ = ["Plan", "add_parser", "told", "upgrade_plans"]
+
+Plan = Callable[[Client, Any], Awaitable[Sequence[Planned]]]
+"""What the next change of an object brings along; see `Operator.plan_upgrade`."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,6 +36,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
 
 
+def upgrade_plans() -> Iterator[tuple[type[Object], Plan]]:
+    """The kinds whose pods an upgrade may roll, each with what tells of one object."""
+    for operator in OPERATORS.values():
+        if (plan := operator.plan_upgrade) is None:
+            continue
+        for kind in operator.kinds:
+            if not issubclass(kind, BackupObject | ScheduleObject):  # made of Jobs, which no upgrade rolls
+                yield kind, plan
+
+
 def run(options: argparse.Namespace) -> int:
     """Print the plan."""
     return asyncio.run(_run(options))
@@ -40,17 +55,11 @@ async def _run(options: argparse.Namespace) -> int:
     client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
     try:
         found = False
-        for operator in OPERATORS.values():
-            plan_upgrade = operator.plan_upgrade
-            if plan_upgrade is None:
-                continue
-            for kind in operator.kinds:
-                if issubclass(kind, BackupObject | ScheduleObject):  # made of Jobs, which no upgrade rolls
-                    continue
-                for one in await _all(client, kind, options.namespace):
-                    found = True
-                    for planned in await plan_upgrade(client, one):
-                        print(told(f"{one.metadata.namespace}/{one.metadata.name}", planned))
+        for kind, plan_upgrade in upgrade_plans():
+            for one in await _all(client, kind, options.namespace):
+                found = True
+                for planned in await plan_upgrade(client, one):
+                    print(told(f"{one.metadata.namespace}/{one.metadata.name}", planned))
         if not found:
             print("There is no cluster.")
     finally:

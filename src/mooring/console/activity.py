@@ -15,7 +15,7 @@ import msgspec
 
 from mooring.catalog import Entry
 from mooring.console.access import Access
-from mooring.console.records import USER
+from mooring.console.records import DETAIL, USER
 from mooring.console.rows import event_row
 from mooring.console.session import Session
 from mooring.console.upstream import FIELD_MANAGER, Upstream
@@ -187,4 +187,5 @@ def _event(entry: Entry, event: Event) -> Json:
         "namespace": event.metadata.namespace or "",
         "name": (about.name if about is not None else "") or "",
         **{key: shown[key] for key in ("type", "reason", "message", "count")},
+        **({"message": (event.metadata.annotations or {}).get(DETAIL, "")} if by_user else {}),
     }

@@ -709,6 +709,7 @@ class Api:
                 user=user,
                 reason=_REASONS[action.partition(" ")[0]],
                 message=f"{user}: {action}{f' ({detail})' if detail else ''}",
+                detail=f"{action.partition(' ')[2]}: {detail}" if action.startswith("action ") else detail,
                 resource=entry.spec.target.resource,
                 namespace=namespace,
                 name=name,
@@ -920,7 +921,7 @@ class Api:
         except ApiError as error:
             audit(result=error.reason)
             raise
-        audit(result="ok")
+        audit(result="ok", detail=f"{one.target.kind} {found}")
         return answer({}, status=202)
 
     async def pods(self, request: web.Request) -> web.Response:

@@ -18,12 +18,14 @@ from mooring.kube import Forbidden, KubeError, Resource
 from mooring.kube.objects.core import Event, EventSource, ObjectReference
 from mooring.kube.objects.meta import ObjectMeta
 
-__all__ = ["USER", "Records"]
+__all__ = ["DETAIL", "USER", "Records"]
 
 log = structlog.get_logger("mooring.console")
 
 #: What an Event names a user as, beside the instance.
 USER: Final = "User"
+#: Annotation of such an Event: what was done, without who and why.
+DETAIL: Final = "mooring.dev/detail"
 #: Events on their way at once; characters of a text and of a name.
 MOST, TEXT, NAME = 200, 900, 200
 
@@ -43,18 +45,26 @@ class Records:
         user: str,
         reason: str,
         message: str,
+        detail: str,
         resource: Resource,
         namespace: str,
         name: str,
         uid: str = "",
     ) -> None:
-        """Record that a user did something with an instance; ``message`` has no secrets."""
+        """Record that a user did something with an instance.
+
+        ``message`` is for whoever reads Events, ``detail`` for who knows user and reason already; no secret is in them.
+        """
         if len(self._tasks) >= MOST:
             log.warning("what a user did is not recorded as an event: too many are on their way", user=user)
             return
         now = rfc3339(self._clock.now())
         made = Event(
-            metadata=ObjectMeta(name=f"{name[:NAME]}.{secrets.token_hex(8)}", namespace=namespace),
+            metadata=ObjectMeta(
+                name=f"{name[:NAME]}.{secrets.token_hex(8)}",
+                namespace=namespace,
+                annotations={DETAIL: detail[:TEXT]},
+            ),
             involved_object=ObjectReference(
                 api_version=resource.api_version,
                 kind=resource.kind,
