@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 from tests.embedded.conftest import Make, MakeCluster
-from tests.embedded.test_redis_backup import Backups, filled
+from tests.embedded.test_redis_backup import Backups, checksum, filled
 from tests.embedded.test_redis_tls import both
 from tests.operators.redis.cluster.stage import Stage
 
@@ -72,11 +72,11 @@ async def test_a_master_that_dies_while_keys_come_costs_a_try_and_no_key(make: M
 
 
 @pytest.mark.full
-async def test_a_backup_with_sentinels_is_served_by_a_cluster_that_takes_tls_and_other_databases_are_refused(
+async def test_a_backup_goes_from_sentinels_to_a_cluster_that_takes_tls_and_back_and_other_databases_are_refused(
     cluster: MakeCluster, make: Make
 ) -> None:
     source = await cluster(password="s3cret")
-    await filled(source, 1000)
+    before = await filled(source, 1000)
     backups = Backups(source.bed, source.name)
     target = await backups.claim()
     await backups.make("one", target)
@@ -99,6 +99,10 @@ async def test_a_backup_with_sentinels_is_served_by_a_cluster_that_takes_tls_and
     await copy.exact(6)
     sizes = [await copy.call(pod, "DBSIZE") for pod in await copy.owned()]
     assert sum(sizes) == 1002
+    await Backups(source.bed, copy.name, "redis.middleware.hc.cn").make("three", target)
+    await backups.over("three")
+    back = await cluster(restoreFrom={"backup": "three"})
+    assert await checksum(back) == before
 
     async def failed() -> bool:
         return (await wrong.status()).reason_type == "RestoreFailed"

@@ -23,6 +23,8 @@ class Head:
     format: int
     aux: dict[str, str] = field(default_factory=dict)
     first: tuple[int, int] | None = None
+    functions: bool = False
+    """It begins with functions of Redis 7."""
 
 
 def head_of(data: bytes) -> Head | None:
@@ -32,7 +34,7 @@ def head_of(data: bytes) -> Head | None:
         return None
     aux: dict[str, str] = {}
     reader = _Reader(data, 9)
-    first = None
+    first, code = None, 0
     try:
         while (code := reader.byte()) == _AUX:
             name = reader.text()
@@ -43,7 +45,7 @@ def head_of(data: bytes) -> Head | None:
                 first = number, reader.length()
     except _Ends:
         pass
-    return Head(format=int(data[len(magic) : 9]), aux=aux, first=first)
+    return Head(format=int(data[len(magic) : 9]), aux=aux, first=first, functions=code == _FUNCTION)
 
 
 class _Ends(Exception):

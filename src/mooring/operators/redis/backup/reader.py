@@ -202,6 +202,8 @@ async def _read(
             ),
             "uncompressed": info.get("used_memory", ""),
         }
+        if said.functions:
+            facts["functions"] = "yes"
         if said.first is not None:
             facts["keys"] = f"{said.first[0]}:{said.first[1]}"
         return facts

@@ -28,9 +28,16 @@ RESTORE: Final = r"""
 # Puts the file onto the volume of the first server; it gets its name last. Runs in the servers' image.
 set -eu
 data=${DATA_DIR:-/data}
-[ "$(was flavor)" = sentinel ] || refuse "spec.restoreFrom: the backup is of a Redis Cluster with several shards; restore it into a Redis Cluster, or name one of a cluster with sentinels"
+parts=data
+if [ "$(was flavor)" = cluster ]; then
+  parts=$(sed -n -e 's/^slots\.\(shard-[0-9]*\)=.*/\1/p' "$run/manifest.facts")
+  [ "$(sed -n -e 's/^rdb\.shard-[0-9]*=//p' "$run/manifest.facts" | sort -u | wc -l)" = 1 ] ||
+    refuse "spec.restoreFrom: the shards of the backup were of several versions; restore it into a Redis Cluster"
+  ! grep -q '^functions\.shard-' "$run/manifest.facts" ||
+    refuse "spec.restoreFrom: the backup has functions, which every shard holds; restore it into a Redis Cluster"
+fi
 if [ "$(cat "$data/.mooring-restored" 2>/dev/null)" = "$(was id)" ] && [ -e "$data/$DBFILENAME" ]; then
-  cat "$run/data" >/dev/null
+  for part in $parts; do cat "$run/$part" >/dev/null; done
   whole || fail "the backup could not be read to its end"
   fact position "$(was position)"
   exit 0
@@ -38,7 +45,21 @@ fi
 for one in "$data"/*.rdb "$data"/*.aof "$data"/appendonlydir "$data"/nodes.conf; do
   [ ! -e "$one" ] || refuse "the volume holds data ($one); a restore never runs on it: choose another name for the cluster"
 done
-cat "$run/data" >"$data/.restoring"
+if [ "$parts" = data ]; then
+  cat "$run/data" >"$data/.restoring"
+else
+  # One file of several: the head of the first (version), all of each between its head and its end, and an end without a
+  # checksum. Each part was compared with its SHA-256 on the way.
+  : >"$data/.restoring"
+  for part in $parts; do
+    cat "$run/$part" >"$data/.part"
+    size=$(wc -c <"$data/.part")
+    [ -s "$data/.restoring" ] || head -c 9 "$data/.part" >"$data/.restoring"
+    tail -c +10 "$data/.part" | head -c "$((size - 18))" >>"$data/.restoring"
+  done
+  rm -f "$data/.part"
+  printf '\377\000\000\000\000\000\000\000\000' >>"$data/.restoring"
+fi
 whole || fail "the backup could not be read to its end"
 if command -v redis-check-rdb >/dev/null 2>&1; then
   redis-check-rdb "$data/.restoring" >"$data/.checked" 2>&1 || {

@@ -102,6 +102,7 @@ def restore_run(cluster: RedisCluster, *, target: Target, prefix: str, attempt: 
         action="get",
         target=target,
         prefixes=(prefix,),
+        parts=(),
         attempt=attempt,
         agent_image=agent_image,
         image=spec.image or "",
