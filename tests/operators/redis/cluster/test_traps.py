@@ -28,7 +28,7 @@ from mooring.operators.redis.cluster.moves import (
     Wait,
 )
 from mooring.operators.redis.cluster.slots import ALL, Slots, ranges, shares
-from mooring.operators.redis.cluster.steps import Steps
+from mooring.operators.redis.cluster.steps import Steps, _no_writes
 from mooring.operators.redis.dial import Address, DialError
 from mooring.testing.ledger_cluster import ClusterLedger
 
@@ -374,6 +374,25 @@ async def test_a_shard_changes_hands_again_and_again_under_a_writer_and_loses_no
     report = await ledger.check()
     assert report.lost_acknowledged == 0, report.text()
     assert report.longest_gap - stood.within(report.longest_gap) < 4.0, report.text()
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["over", "not known to be over"])
+async def test_writes_to_a_former_master_wait_until_it_has_heard_of_the_new_one(
+    cluster: Servers, stays: bool
+) -> None:
+    master, *_ = sorted(await cluster.owned())
+    me = await cluster.me(master)
+    key = next(word for word in map(str, range(10_000)) if me.slots >> key_slot(word.encode()) & 1)
+    async with cluster.dial.link(cluster.address(master)) as link:
+        with contextlib.suppress(StepFailed):
+            async with _no_writes(link, "7.0.15") as hold:
+                hold.stays = stays
+                raise StepFailed("its answer was lost")
+    write = asyncio.create_task(cluster.call(master, "SET", key, "1"))
+    done, _ = await asyncio.wait([write], timeout=1.0 if stays else 10.0)
+    assert bool(done) is not stays
+    await cluster.call(master, "CLIENT", "UNPAUSE")
+    assert await write == "OK"
 
 
 async def test_who_takes_over_in_agreement_has_all_that_its_master_has(cluster: Servers) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from mooring.actor import StepFailed
@@ -55,6 +56,8 @@ AS_IS: Final = 1
 FRESH: Final = 2
 FOUNDING: Final = 1
 HAND_OVER_MS: Final = 3000
+NODE_TIMEOUT_MS: Final = 15000
+"""The default of cluster-node-timeout: a master that hears from no other one serves no longer than that."""
 """Milliseconds in which a pair's leader must have handed over; else it goes on leading."""
 _POD: Final = Pod(name="", ordinal=0)
 _HANDLED: Final = (
@@ -249,12 +252,19 @@ class Steps:
                 raise StepFailed(f"{move.target.name} has not heard who has slots that its master gave away")
             former = Target(name=f"the master of {move.target.name}", address=peer.address, id=move.owner)
             began = SystemClock().boottime()
-            async with self._link(former) as old, _no_writes(old, heir.version):
+            async with self._link(former) as old, _no_writes(old, heir.version) as hold:
                 await _caught_up(old, new, move.target.name)
                 if SystemClock().boottime() - began > HAND_OVER_MS / 1000:
                     raise StepFailed(f"{move.target.name} took so long that its master may take writes again")
-                await new.call("CLUSTER", "FAILOVER", "TAKEOVER")
+                # From here on it may be a master, also when its answer is lost: the former one must not take writes.
+                hold.stays = True
+                try:
+                    await new.call("CLUSTER", "FAILOVER", "TAKEOVER")
+                except Refused:
+                    hold.stays = False
+                    raise
                 await self._until_role(old, "slave", former.name)
+                hold.stays = False
 
     async def _still_alone(self, move: Promote) -> bool:
         """It follows that master still, or stands in for it, and claims no slot that somebody else serves.
@@ -370,24 +380,36 @@ class Steps:
                 await link.call("SLAVEOF", move.leader.ip, move.leader.port)
 
 
+@dataclass
+class _Hold:
+    """What becomes of the writes that wait, at the end."""
+
+    stays: bool = False
+    """They wait on: the slots may be somebody else's, and the former master has not heard so."""
+
+
 @asynccontextmanager
-async def _no_writes(master: Link, version: str) -> AsyncIterator[None]:
+async def _no_writes(master: Link, version: str) -> AsyncIterator[_Hold]:
     """Writes wait, at most twice as long as a hand-over may take; before 6.2 they are refused.
 
     That is by a demand for more replicas than there are: an error that clients see, in place of a write that is
-    acknowledged and lost.
+    acknowledged and lost. A `_Hold` that stays lasts as long as a master serves that hears from nobody.
     """
+    hold = _Hold()
     if capabilities(version).pause_writes:
         await master.call("CLIENT", "PAUSE", 2 * HAND_OVER_MS, "WRITE")
         try:
-            yield
+            yield hold
         finally:
-            await master.call("CLIENT", "UNPAUSE")
+            if hold.stays:
+                await master.call("CLIENT", "PAUSE", NODE_TIMEOUT_MS, "WRITE")
+            else:
+                await master.call("CLIENT", "UNPAUSE")
         return
     kept = await master.call("CONFIG", "GET", "min-slaves-to-write")
     await master.call("CONFIG", "SET", "min-slaves-to-write", 99)
     try:
-        yield
+        yield hold
     finally:
         value = kept[1] if isinstance(kept, list) else next(iter(kept.values()))
         await master.call("CONFIG", "SET", "min-slaves-to-write", value)
