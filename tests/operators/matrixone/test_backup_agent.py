@@ -13,7 +13,7 @@ from tests.objectstore.conftest import s3  # noqa: F401 - the fixture
 from tests.objectstore.servers import BUCKET, ROOT, S3Server
 from tests.operators.matrixone.builders import typed
 
-from mooring.objectstore import Store
+from mooring.objectstore import Corrupt, Store
 from mooring.operators.backup.agent import Result
 from mooring.operators.matrixone.backup import agent
 from mooring.operators.matrixone.backup.contents import inspect, unpacked
@@ -230,6 +230,15 @@ def packed(contents: bytes) -> bytes:
     return b"".join(b"CRC." + contents[at : at + 2044] for at in range(0, len(contents), 2044))
 
 
+async def flaw(store: Store) -> str:
+    """Why the backup is not whole."""
+    try:
+        await inspect(store, "one", blocks=True)
+    except Corrupt as error:
+        return str(error)
+    return ""
+
+
 async def test_a_backup_in_a_directory_is_read_as_the_server_writes_it(tmp_path: Path) -> None:
     place = tmp_path / "one"
     plain = {"mo_meta": b"buildinfo,Version: v1.2.4|x\n"}
@@ -248,6 +257,7 @@ async def test_a_backup_in_a_directory_is_read_as_the_server_writes_it(tmp_path:
             (place / f"{name}.sha256").write_bytes(written(hashlib.sha256(data).digest()))
     directory = typed("BackupJob", spec__target={"fileSystem": {"path": str(tmp_path)}}).spec.target
     async with agent._opened(directory, tmp_path) as store:
+        assert await flaw(store) == ""
         found = await inspect(store, "one", blocks=True)
     assert len(found.parts) == 9
     assert found.facts == {"position": "9-0", "version": "1.2.4"}
