@@ -154,7 +154,8 @@ async def test_actions_and_the_diagnosis(real: Real) -> None:
 @pytest.mark.parametrize("entry", [entry.name for entry in packaged()])
 async def test_every_entry_is_accepted_with_its_defaults(real: Real, entry: str) -> None:
     found = next(one for one in packaged() if one.name == entry)
-    values = {**defaults(found), **({"cluster": "one"} if "cluster" in found.parameters else {})}
+    values = {**dict.fromkeys(found.spec.parameters.required, "one"), **defaults(found)}
+    values |= {name: "one" for name in ("cluster", "claim") if name in found.parameters}
     body = {"entry": entry, "name": "one", "values": values}
     answer = await real.browser.ok("POST", f"namespaces/{real.namespace}/instances?dryRun=true", body)
     assert answer["warnings"] == []

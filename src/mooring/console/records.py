@@ -28,6 +28,8 @@ USER: Final = "User"
 DETAIL: Final = "mooring.dev/detail"
 #: Events on their way at once; characters of a text and of a name.
 MOST, TEXT, NAME = 200, 900, 200
+#: Seconds without another try after the API server refused one.
+REFUSED: Final = 600.0
 
 
 class Records:
@@ -37,7 +39,7 @@ class Records:
         self._upstream = upstream
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
-        self._refused = False
+        self._until = float("-inf")
 
     def add(
         self,
@@ -55,6 +57,8 @@ class Records:
 
         ``message`` is for whoever reads Events, ``detail`` for who knows user and reason already; no secret is in them.
         """
+        if self._clock.monotonic() < self._until:
+            return
         if len(self._tasks) >= MOST:
             log.warning("what a user did is not recorded as an event: too many are on their way", user=user)
             return
@@ -90,9 +94,8 @@ class Records:
         try:
             await self._upstream.own.create(event)
         except Forbidden:
-            if not self._refused:
-                log.info("the console may not create events: who did what is in its log alone")
-            self._refused = True
+            log.info("the console may not create events: who did what is in its log alone")
+            self._until = self._clock.monotonic() + REFUSED
         except KubeError as error:
             log.warning("what a user did is not recorded as an event", error=str(error))
 
