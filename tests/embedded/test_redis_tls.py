@@ -197,6 +197,7 @@ async def test_tls_is_turned_on_and_off_while_clients_write(shared_bed: Bed | Ku
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_the_plain_ports_are_opened_and_closed_again_while_clients_write(
     shared_bed: Bed | KubernetesBed,
 ) -> None:
