@@ -53,6 +53,9 @@ KNOWN: Final[dict[str, list[Any]]] = {
     "sentinel.replicas": [0, 3, 5],
     "sentinel.resources": [{"limits": {"memory": "64Mi"}}],
     "sentinel.command": [],
+    # Turned on and off on real servers (tests/embedded/test_redis_tls.py): those of the model have one port each.
+    "tls.enabled": [],
+    "tls.plainPorts": [],
     "shutdownConfigMap": ["not-there"],
     "passwordSecret": [{"name": "not-there"}],
     "password": ["mooring", "m" * 48],

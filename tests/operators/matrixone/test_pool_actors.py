@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -38,8 +39,6 @@ from mooring.operators.matrixone.pool.labels import (
 from mooring.operators.matrixone.pool.moves import Bind, GiveBack, Record
 from mooring.operators.matrixone.pool.snapshot import Candidate
 from mooring.operators.matrixone.types import CNClaim, CNClaimSet, CNPool, CNSet
-from mooring.runtime import configure_logging
-from mooring.runtime.log import Secrets, secrets
 
 NOTHING: Final[Any] = None
 
@@ -280,10 +279,9 @@ async def moved(client: Client, target: str) -> bool:
 @pytest.fixture
 def quiet() -> Iterator[None]:
     """Hundreds of requests fail on purpose; a pretty traceback of each takes a second."""
-    configure_logging(level="critical", json=True)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
-    vars(secrets).update(vars(Secrets()))
 
 
 @pytest.mark.usefixtures("quiet")
