@@ -8,6 +8,9 @@ from tests.operators.redis.cluster.builders import NOW, id_of, snapshot, whole
 from tests.operators.redis.users.scene import OFF, Server, declared
 from tests.operators.redis.users.scene import Scene as Users
 
+from mooring.operators.backup import restore_rules
+from mooring.operators.backup.outcome import Outcome
+from mooring.operators.backup.types import RestoreStatus
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.cluster.mover import Mover
 from mooring.operators.redis.cluster.moves import InSync, MoveSlots, Promote, Target, Wait
@@ -80,6 +83,19 @@ def test_the_default_user_is_not_closed_while_the_password_changes() -> None:
     assert isinstance(change_users(seen, InSync()), SetUsers)
     changing = replace(seen, password=PasswordState(retired=True, published=NOW))
     assert change_users(changing, InSync()) == InSync()
+
+
+def test_the_default_user_is_not_closed_while_a_restore_sends_keys_as_that_user() -> None:
+    made = users()
+    made.default = OFF
+    seen = with_users(made)
+    run = Outcome(job="j", purpose="restore", state="Running")
+    status = RestoreStatus(phase="Running", tries=1, job="j", prefix="p", started_at=NOW)
+    restoring = replace(seen, restore=restore_rules.Seen(status=status, run=run, now=NOW))
+    assert isinstance(next_step(seen), SetUsers)
+    verdict = next_step(restoring)
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Restoring"
 
 
 def test_an_old_password_is_waited_for() -> None:
