@@ -20,6 +20,7 @@ from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.topology import Seen
 from mooring.operators.redis.cluster.users import change_users
 from mooring.operators.redis.dial import Dial
+from mooring.operators.redis.users.accounts import OPERATOR, RULES
 from mooring.operators.redis.users.moves import PresentAccount, SetUsers
 from mooring.operators.redis.users.plan import state_of
 from mooring.operators.workload.credentials import PasswordState
@@ -113,3 +114,8 @@ def test_keys_move_by_what_the_target_took() -> None:
     mover.logins["demo-0"] = ("mooring-operator", "text")
     assert mover._auth(HERE) == ["AUTH2", "mooring-operator", "text"]
     assert Mover(dial=Dial())._auth(HERE) == []
+
+
+def test_keys_move_to_a_server_whose_connection_rights_do_not_hold_all_that_is_asked_of_it() -> None:
+    """Redis 6.0 has SELECT in @keyspace, and MIGRATE sends it before RESTORE-ASKING."""
+    assert {"+select", "+restore-asking"} <= set(RULES[OPERATOR])
