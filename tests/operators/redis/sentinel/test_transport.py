@@ -110,6 +110,14 @@ def test_replicas_move_one_by_one_each_in_sync_before_the_next() -> None:
     assert following.target.name == "redis-2"
 
 
+def test_a_change_that_is_put_back_does_not_wait_for_a_replica_that_does_not_get_through() -> None:
+    both = {"config": {"slave-priority": "1", "tls-replication": "yes"}}
+    scene = moving(opened()).server("redis-0", **both)
+    stuck = scene.server("redis-1", master=Address("10.0.0.1", 6380), link_up=False, **both)
+    assert isinstance(stuck.decide(), Wait)
+    assert phase(stuck.want(ports="plain").decide()) == TlsProgress(transport="plain", phase="Moving")
+
+
 def test_a_replica_that_is_cut_off_moves_without_waiting_for_the_others() -> None:
     scene = moving(opened()).server("redis-0", config={"tls-replication": "yes", "slave-priority": "1"})
     scene = scene.server("redis-2", link_up=False)

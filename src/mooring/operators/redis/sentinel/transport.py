@@ -22,7 +22,7 @@ from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Server
 from mooring.operators.redis.tls import TlsProgress
 
-__all__ = ["advance", "agree", "move_replicas", "move_sentinels"]
+__all__ = ["advance", "agree", "move_replicas", "move_sentinels", "turn_round"]
 
 _WHY = {
     "": "every pod has the declared ports open",
@@ -43,6 +43,18 @@ def agree(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         tls=snapshot.encrypts,
         why=f"{', '.join(one.name for one in wrong)} must replicate {_by(snapshot)}",
     )
+
+
+def turn_round(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """A change that is put back on its way does not wait for a replica that may never get through."""
+    wanted, known = snapshot.wanted, snapshot.recorded.tls or TlsProgress()
+    if known.phase != "Moving" or wanted.transport == snapshot.observed.transport:
+        return None
+    if not wanted.roll or snapshot.recorded.rolls or not _whole(snapshot):
+        return None
+    if not isinstance(move_replicas(snapshot, member, server), Wait):
+        return None
+    return _record(wanted.transport, "Moving", "it was put back, and every pod has both ports open")
 
 
 def move_replicas(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
