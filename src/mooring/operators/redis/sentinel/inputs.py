@@ -405,6 +405,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         silent=silent.keys(),
         tls=found.transport == "tls",
         ports={one.metadata.name or "": ports_of(one.metadata.annotations) for one in inputs.around.pods},
+        tries_other=found.transport != inputs.wanted.transport,
     )
     volumes, old = _volumes(inputs, born)
     observed = Observed(
