@@ -395,6 +395,24 @@ async def test_writes_to_a_former_master_wait_until_it_has_heard_of_the_new_one(
     assert await write == "OK"
 
 
+async def test_a_hand_over_before_6_2_puts_back_what_was_there_before_one_that_broke_off(
+    cluster: Servers,
+) -> None:
+    master, *_ = sorted(await cluster.owned())
+
+    async def demanded() -> int:
+        return int((await cluster.call(master, "CONFIG", "GET", "min-slaves-to-write"))[1])
+
+    await cluster.call(master, "CONFIG", "SET", "min-slaves-to-write", 1)
+    async with cluster.dial.link(cluster.address(master)) as link:
+        async with _no_writes(link, "5.0.6") as hold:
+            hold.stays = True
+        assert await demanded() > 1, "it is not known whether the slots are somebody else's"
+        async with _no_writes(link, "5.0.6"):
+            assert await demanded() > 1
+    assert await demanded() == 1
+
+
 async def test_who_takes_over_in_agreement_has_all_that_its_master_has(cluster: Servers) -> None:
     master, *_ = sorted(await cluster.owned())
     (heir,) = (await followers(cluster))[master]

@@ -41,7 +41,7 @@ from mooring.operators.redis.cluster.passwords import (
 from mooring.operators.redis.cluster.slots import Slots, each
 from mooring.operators.redis.cluster.topology import SILENCE, Peer, outranked, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
-from mooring.operators.redis.info import parse_info
+from mooring.operators.redis.info import pairs, parse_info
 from mooring.operators.redis.passwords import logins, quoted, take_only
 from mooring.operators.redis.tls import shown_leaf
 from mooring.operators.redis.users.held import Access
@@ -60,6 +60,8 @@ HAND_OVER_MS: Final = 3000
 """Milliseconds in which a pair's leader must have handed over; else it goes on leading."""
 NODE_TIMEOUT_MS: Final = 15000
 """The default of cluster-node-timeout: a master that hears from no other one serves no longer than that."""
+REFUSED: Final = 10000
+"""Added to the replicas that a master demands for a write, before 6.2, while it is to take none."""
 _POD: Final = Pod(name="", ordinal=0)
 _HANDLED: Final = (
     *(Add, Attach, Claim, Expel, Follow, Forget, HandOver, Meet, MoveSlots, Only, Present, Promote, Release),
@@ -398,7 +400,8 @@ async def _no_writes(master: Link, version: str) -> AsyncIterator[_Hold]:
     """Writes wait, at most twice as long as a hand-over may take; before 6.2 they are refused.
 
     That is by a demand for more replicas than there are: an error that clients see, in place of a write that is
-    acknowledged and lost. A `_Hold` that stays lasts as long as a master serves that hears from nobody.
+    acknowledged and lost. A `_Hold` that stays lasts as long as a master serves that hears from nobody; before 6.2 until
+    the next hand-over, or the next start.
     """
     hold = _Hold()
     if capabilities(version).pause_writes:
@@ -411,13 +414,15 @@ async def _no_writes(master: Link, version: str) -> AsyncIterator[_Hold]:
             else:
                 await master.call("CLIENT", "UNPAUSE")
         return
-    kept = await master.call("CONFIG", "GET", "min-slaves-to-write")
-    await master.call("CONFIG", "SET", "min-slaves-to-write", 99)
+    found = int(pairs(await master.call("CONFIG", "GET", "min-slaves-to-write"))["min-slaves-to-write"])
+    # A hand-over that broke off may have left its demand, which tells what was there before.
+    kept = found % REFUSED
+    await master.call("CONFIG", "SET", "min-slaves-to-write", REFUSED + kept)
     try:
         yield hold
     finally:
-        value = kept[1] if isinstance(kept, list) else next(iter(kept.values()))
-        await master.call("CONFIG", "SET", "min-slaves-to-write", value)
+        if not hold.stays:
+            await master.call("CONFIG", "SET", "min-slaves-to-write", kept)
 
 
 async def _caught_up(old: Link, new: Link, name: str) -> None:
