@@ -198,14 +198,18 @@ def hold(
     hosts: Sequence[str],
     now: datetime,
     bus: bool = False,
+    unused: bool = False,
 ) -> tuple[Held | None, str]:
     """The certificates, and what is wrong with a user's Secret (``named``), which is then left out of account.
 
     ``there`` and ``made`` are the cluster's own Secrets, ``hosts`` the names and addresses that clients use. ``bus``: nodes
-    show the certificate to one another as clients too.
+    show the certificate to one another as clients too. ``unused``: no server shows those that are there, so that the newest
+    come at once, whatever has become of the others since TLS was turned off.
     """
+    if unused:
+        there = None
     if not named:
-        return _issued(there, made, hosts=hosts, now=now), ""
+        return _issued(there, made, hosts=hosts, now=now, unused=unused), ""
     before = _served_by(there)
     if mine is None:
         return before, f"Secret {named} does not exist; create it with tls.crt, tls.key and ca.crt"
@@ -245,12 +249,19 @@ def volume(secret: str) -> core.Volume:
 
 
 def _issued(
-    there: core.Secret | None, made: core.Secret | None, *, hosts: Sequence[str], now: datetime
+    there: core.Secret | None,
+    made: core.Secret | None,
+    *,
+    hosts: Sequence[str],
+    now: datetime,
+    unused: bool = False,
 ) -> Held:
     known = _known(made)
     if known is None:
         known = _begun_again(there, hosts=hosts, now=now)
     after = renewed(known, names=hosts, now=now, lifetimes=_LIFETIMES, peers=True)
+    while unused and after != known:
+        known, after = after, renewed(after, names=hosts, now=now, lifetimes=_LIFETIMES, peers=True)
     held, following = _held(known), _held(after)
     return replace(held, next=following) if following.made != held.made else held
 

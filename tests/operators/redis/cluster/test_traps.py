@@ -29,7 +29,7 @@ from mooring.operators.redis.cluster.moves import (
 )
 from mooring.operators.redis.cluster.slots import ALL, Slots, ranges, shares
 from mooring.operators.redis.cluster.steps import Steps, _no_writes
-from mooring.operators.redis.dial import Address, DialError
+from mooring.operators.redis.dial import Address, DialError, Link
 from mooring.testing.ledger_cluster import ClusterLedger
 
 pytestmark = pytest.mark.embedded
@@ -395,6 +395,24 @@ async def test_writes_to_a_former_master_wait_until_it_has_heard_of_the_new_one(
     assert await write == "OK"
 
 
+async def test_a_hand_over_before_6_2_puts_back_what_was_there_before_one_that_broke_off(
+    cluster: Servers,
+) -> None:
+    master, *_ = sorted(await cluster.owned())
+
+    async def demanded() -> int:
+        return int((await cluster.call(master, "CONFIG", "GET", "min-slaves-to-write"))[1])
+
+    await cluster.call(master, "CONFIG", "SET", "min-slaves-to-write", 1)
+    async with cluster.dial.link(cluster.address(master)) as link:
+        async with _no_writes(link, "5.0.6") as hold:
+            hold.stays = True
+        assert await demanded() > 1, "it is not known whether the slots are somebody else's"
+        async with _no_writes(link, "5.0.6"):
+            assert await demanded() > 1
+    assert await demanded() == 1
+
+
 async def test_who_takes_over_in_agreement_has_all_that_its_master_has(cluster: Servers) -> None:
     master, *_ = sorted(await cluster.owned())
     (heir,) = (await followers(cluster))[master]
@@ -416,6 +434,34 @@ async def test_who_takes_over_in_agreement_has_all_that_its_master_has(cluster: 
 
     assert (await cluster.me(heir)).slots == me.slots
     assert await cluster.call(heir, "DBSIZE") == had
+
+
+async def test_a_master_of_before_the_new_version_is_held_by_what_it_understands_itself(
+    cluster: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, *_ = sorted(await cluster.owned())
+    (heir,) = (await followers(cluster))[master]
+    me = await cluster.me(master)
+    target = Target(name=f"demo-{heir}", address=cluster.address(heir))
+    call, hold, held = Link.call, _no_writes, list[str]()
+
+    async def aged(link: Link, *words: str | int) -> object:
+        said = await call(link, *words)
+        if words == ("INFO", "server") and await call(link, "CLUSTER", "MYID") == me.id:
+            return str(said).replace("redis_version:7", "redis_version:5")
+        return said
+
+    def noted(link: Link, version: str) -> contextlib.AbstractAsyncContextManager[object]:
+        held.append(version)
+        return hold(link, version)
+
+    monkeypatch.setattr(Link, "call", aged)
+    monkeypatch.setattr(steps, "_no_writes", noted)
+    await Steps(cluster.dial)._take_over_in_agreement(
+        Promote(target=target, how="", owner=me.id, slots=me.slots, why="")
+    )
+    assert [one.partition(".")[0] for one in held] == ["5"]
+    assert (await cluster.me(heir)).is_master
 
 
 async def test_who_is_held_up_for_longer_than_writes_wait_does_not_take_over(

@@ -8,6 +8,9 @@ from tests.operators.redis.cluster.builders import NOW, id_of, snapshot, whole
 from tests.operators.redis.users.scene import OFF, Server, declared
 from tests.operators.redis.users.scene import Scene as Users
 
+from mooring.operators.backup import restore_rules
+from mooring.operators.backup.outcome import Outcome
+from mooring.operators.backup.types import RestoreStatus
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.cluster.mover import Mover
 from mooring.operators.redis.cluster.moves import InSync, MoveSlots, Promote, Target, Wait
@@ -17,6 +20,7 @@ from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.topology import Seen
 from mooring.operators.redis.cluster.users import change_users
 from mooring.operators.redis.dial import Dial
+from mooring.operators.redis.users.accounts import OPERATOR, RULES
 from mooring.operators.redis.users.moves import PresentAccount, SetUsers
 from mooring.operators.redis.users.plan import state_of
 from mooring.operators.workload.credentials import PasswordState
@@ -82,6 +86,19 @@ def test_the_default_user_is_not_closed_while_the_password_changes() -> None:
     assert change_users(changing, InSync()) == InSync()
 
 
+def test_the_default_user_is_not_closed_while_a_restore_sends_keys_as_that_user() -> None:
+    made = users()
+    made.default = OFF
+    seen = with_users(made)
+    run = Outcome(job="j", purpose="restore", state="Running")
+    status = RestoreStatus(phase="Running", tries=1, job="j", prefix="p", started_at=NOW)
+    restoring = replace(seen, restore=restore_rules.Seen(status=status, run=run, now=NOW))
+    assert isinstance(next_step(seen), SetUsers)
+    verdict = next_step(restoring)
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Restoring"
+
+
 def test_an_old_password_is_waited_for() -> None:
     made = users()
     made.texts = {"one": "second"}
@@ -97,3 +114,8 @@ def test_keys_move_by_what_the_target_took() -> None:
     mover.logins["demo-0"] = ("mooring-operator", "text")
     assert mover._auth(HERE) == ["AUTH2", "mooring-operator", "text"]
     assert Mover(dial=Dial())._auth(HERE) == []
+
+
+def test_keys_move_to_a_server_whose_connection_rights_do_not_hold_all_that_is_asked_of_it() -> None:
+    """Redis 6.0 has SELECT in @keyspace, and MIGRATE sends it before RESTORE-ASKING."""
+    assert {"+select", "+restore-asking"} <= set(RULES[OPERATOR])

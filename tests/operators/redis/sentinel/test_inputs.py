@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
 from msgspec.structs import replace
 
 from mooring.actor import Terminal, Wait
@@ -106,11 +108,15 @@ def sealed(*, secret_name: str | None = None, **tls: bool) -> RedisCluster:
 
 
 def resolved(
-    cluster: RedisCluster, *, around: Sequence[Object] = (), progress: TlsProgress | None = None
+    cluster: RedisCluster,
+    *,
+    around: Sequence[Object] = (),
+    progress: TlsProgress | None = None,
+    now: datetime = NOW,
 ) -> Inputs:
     """The inputs among the objects of an earlier declaration."""
     there = replace(cluster, status=RedisClusterStatus(tls=progress))
-    inputs = read_inputs(there, Surroundings(around), now=NOW)
+    inputs = read_inputs(there, Surroundings(around), now=now)
     assert isinstance(inputs, Inputs)
     return inputs
 
@@ -155,3 +161,20 @@ def test_an_unusable_certificate_opens_no_port() -> None:
     assert isinstance(blocked.blocked, Wait)
     assert blocked.blocked.reason == "CertificateUnusable"
     assert (blocked.found.ports, blocked.found.transport, blocked.wanted.roll) == ("plain", "plain", False)
+
+
+def test_certificates_that_ended_while_tls_was_off_are_not_shown_when_it_is_turned_on_again() -> None:
+    early = NOW - timedelta(days=200)
+    before = resolved(sealed(enabled=True), now=early).specs.objects()
+    kept = [one for one in before if isinstance(one, core.Secret)]
+    around = [*kept, *(one for one in resolved(sealed()).specs.objects() if not isinstance(one, core.Secret))]
+    again = resolved(sealed(enabled=True), around=around)
+    assert (again.found.ports, again.found.transport) == ("both", "plain")
+    held = again.found.tls
+    assert held is not None
+    assert held.next is None
+    leaf = x509.load_pem_x509_certificate(base64.b64decode(held.data["tls.crt"]))
+    assert leaf.not_valid_after_utc > NOW
+    first = resolved(sealed(enabled=True), around=kept, now=early).found.tls
+    assert first is not None
+    assert held.data["ca.crt"] == first.data["ca.crt"], "clients trust the same authority"

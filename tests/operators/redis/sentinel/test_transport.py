@@ -88,6 +88,20 @@ def test_nothing_moves_before_every_pod_has_both_ports_open() -> None:
     assert not (isinstance(verdict, Record) and verdict.tls)
 
 
+def test_nothing_moves_to_a_port_that_the_operator_cannot_reach() -> None:
+    scene = opened()
+    shut = scene.member("redis-1", replace(scene.members["redis-1"], closed="10.0.0.2:6380: cannot connect"))
+    verdict = shut.decide()
+    assert isinstance(verdict, Wait)
+    assert (verdict.reason, verdict.stalled) == ("PortClosed", True)
+    assert "redis-1" in verdict.message
+    assert "6380" in verdict.message
+    watchers = {**scene.watchers, "sentinel-2": replace(scene.watchers["sentinel-2"], closed="refused")}
+    assert isinstance(replace(scene, watchers=watchers).decide(), Wait)
+    # What does not move needs no other port.
+    assert phase(shut.want(ports="plain").decide()) == TlsProgress(transport="plain", phase="Closing")
+
+
 def test_replicas_move_one_by_one_each_in_sync_before_the_next() -> None:
     scene = moving(opened())
     first = scene.decide()
@@ -108,6 +122,14 @@ def test_replicas_move_one_by_one_each_in_sync_before_the_next() -> None:
     following = moved.decide()
     assert isinstance(following, Repoint)
     assert following.target.name == "redis-2"
+
+
+def test_a_change_that_is_put_back_does_not_wait_for_a_replica_that_does_not_get_through() -> None:
+    both = {"config": {"slave-priority": "1", "tls-replication": "yes"}}
+    scene = moving(opened()).server("redis-0", **both)
+    stuck = scene.server("redis-1", master=Address("10.0.0.1", 6380), link_up=False, **both)
+    assert isinstance(stuck.decide(), Wait)
+    assert phase(stuck.want(ports="plain").decide()) == TlsProgress(transport="plain", phase="Moving")
 
 
 def test_a_replica_that_is_cut_off_moves_without_waiting_for_the_others() -> None:

@@ -22,6 +22,7 @@ from mooring.operators.redis.sentinel.moves import (
 )
 from mooring.operators.redis.users.plan import state_of
 from mooring.operators.workload.credentials import Kept, PasswordState
+from mooring.operators.workload.rollout import SetState
 
 NAMES = ("redis-0", "redis-1", "redis-2")
 
@@ -66,6 +67,15 @@ def test_sentinels_that_take_the_key_of_the_cluster_present_their_account() -> N
     scene = with_users(made, healthy().sentinel("sentinel-1", locked=True))
     move = is_a(TellSentinels, scene.decide())
     assert [one.name for one in move.targets] == ["sentinel-0", "sentinel-2"]
+
+
+def test_sentinels_of_before_6_0_are_rolled_before_they_are_told() -> None:
+    made = users()
+    made.held = structs.replace(made.held, told=False)
+    old = with_users(made, healthy().sentinel("sentinel-1", version="5.0.6"))
+    is_a(InSync, old.decide())
+    behind = old.see(sentinel_set=SetState(replicas=3, current=False, asked="later"))
+    assert is_a(Record, behind.decide()).rolls is not None
 
 
 def test_servers_present_the_account_of_replicas_again() -> None:

@@ -13,7 +13,7 @@ from mooring.operators.redis.sentinel.moves import Wait
 from mooring.operators.redis.sentinel.waits import ENDINGS, SELF_EXPLAINING
 from mooring.operators.workload import rollout, waits
 
-PLANNING = ("plan", "failover", "switchover", "changes", "roll", "passwords", "quorum")
+PLANNING = ("plan", "failover", "switchover", "changes", "roll", "passwords", "quorum", "transport", "users")
 
 
 def reasons() -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 
+from msgspec.structs import replace
 from tests.operators.redis.sentinel.builders import healthy
 from tests.operators.redis.users.scene import ACCOUNTS, OFF, Scene, declared, hashes
 
@@ -161,3 +162,12 @@ def test_the_default_user_waits_for_every_pod_of_an_earlier_template() -> None:
     assert not ready(live, [*pods, Pod(name="a-2", ordinal=2, revision="old")])
     assert not ready(set_with(OLD, "", revision="new"), pods)
     assert not ready(None, pods)
+
+
+def test_the_default_user_waits_until_the_controller_of_pods_has_seen_the_new_template() -> None:
+    pods = [Pod(name=f"a-{at}", ordinal=at, revision="old") for at in range(2)]
+    written = set_with(NEW, "", revision="old")
+    written = replace(written, metadata=replace(written.metadata, generation=2))
+    assert written.status is not None
+    assert not ready(replace(written, status=replace(written.status, observed_generation=1)), pods)
+    assert ready(replace(written, status=replace(written.status, observed_generation=2)), pods)

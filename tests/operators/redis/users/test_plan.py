@@ -225,6 +225,21 @@ def test_rules_that_servers_refuse_leave_the_user_as_it_was_until_they_change() 
     assert set_users(scene.decide()) == ["app"]
 
 
+def test_a_user_that_one_server_took_and_another_refused_goes_when_it_is_no_longer_declared() -> None:
+    scene = settled()
+    scene.users = [declared(), declared("later", "%R~a")]
+    move = scene.decide()
+    assert move is not None
+    done = scene.carry_out(move, refusing=lambda name: "ERR Syntax error" if name == "later" else "")
+    said = refusals(None, move, done, servers=scene.answering, now=scene.now) or {}
+    scene.refused = {"later": said["later"].refused or ""}
+    scene.servers["a"].users["later"] = Line(hashes=tuple(hashes("first")), rules=("%R~a",))
+    assert scene.decide() is None
+    scene.users = [declared()]
+    assert kinds(scene.settle()) == [RemoveUsers]
+    assert "later" not in scene.servers["a"].users
+
+
 def test_a_refusal_is_tried_again_by_servers_of_another_version() -> None:
     scene = Scene(users=[declared("app", "%R~a")])
     user = scene.access.wanted[-1]

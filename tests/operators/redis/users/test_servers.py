@@ -152,6 +152,31 @@ async def test_a_user_that_is_turned_off_and_the_default_user_are_disconnected(t
                     await cut.call("PING")
 
 
+async def test_replicas_that_came_in_as_the_default_user_come_again_before_it_is_closed(
+    tmp_path: Path,
+) -> None:
+    async with (
+        server(tmp_path / "a", f"logfile {tmp_path}/log") as address,
+        server(
+            tmp_path / "b",
+            f"replicaof {address.ip} 6379",
+            'masterauth "of-all"',
+            "repl-diskless-sync-delay 0",
+        ) as replica,
+    ):
+        async with operators(address) as link:
+            await link.call("CONFIG", "SET", "repl-diskless-sync-delay", 0)
+            while "state=online" not in await link.call("INFO", "replication"):
+                await asyncio.sleep(0.05)
+        for one in (replica, address):
+            await given(one, Scene(users=[], default=OFF).access)
+        async with operators(address) as link:
+            while f"user={REPLICA}" not in await link.call("CLIENT", "LIST", "TYPE", "replica"):
+                await asyncio.sleep(0.05)
+            assert "sync_full:1\r" in await link.call("INFO", "stats")
+    assert "generated a reply" not in await asyncio.to_thread((tmp_path / "log").read_text)
+
+
 async def test_what_a_server_refuses_is_told_in_its_words_and_changes_nothing(tmp_path: Path) -> None:
     async with server(tmp_path / "a") as address, PATIENT.link(address, password="of-all") as link:
         access = Scene(users=[declared("app", "~*", "+@nosuch"), declared("other")]).access

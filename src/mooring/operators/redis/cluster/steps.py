@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +41,7 @@ from mooring.operators.redis.cluster.passwords import (
 from mooring.operators.redis.cluster.slots import Slots, each
 from mooring.operators.redis.cluster.topology import SILENCE, Peer, outranked, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
+from mooring.operators.redis.info import pairs, parse_info
 from mooring.operators.redis.passwords import logins, quoted, take_only
 from mooring.operators.redis.tls import shown_leaf
 from mooring.operators.redis.users.held import Access
@@ -56,9 +57,11 @@ AS_IS: Final = 1
 FRESH: Final = 2
 FOUNDING: Final = 1
 HAND_OVER_MS: Final = 3000
+"""Milliseconds in which a pair's leader must have handed over; else it goes on leading."""
 NODE_TIMEOUT_MS: Final = 15000
 """The default of cluster-node-timeout: a master that hears from no other one serves no longer than that."""
-"""Milliseconds in which a pair's leader must have handed over; else it goes on leading."""
+REFUSED: Final = 10000
+"""Added to the replicas that a master demands for a write, before 6.2, while it is to take none."""
 _POD: Final = Pod(name="", ordinal=0)
 _HANDLED: Final = (
     *(Add, Attach, Claim, Expel, Follow, Forget, HandOver, Meet, MoveSlots, Only, Present, Promote, Release),
@@ -252,7 +255,11 @@ class Steps:
                 raise StepFailed(f"{move.target.name} has not heard who has slots that its master gave away")
             former = Target(name=f"the master of {move.target.name}", address=peer.address, id=move.owner)
             began = SystemClock().boottime()
-            async with self._link(former) as old, _no_writes(old, heir.version) as hold:
+            async with AsyncExitStack() as stack:
+                old = await stack.enter_async_context(self._link(former))
+                # Not the replica's: where versions are rolled it has the new one already.
+                version = parse_info(await old.call("INFO", "server")).get("redis_version", "")
+                hold = await stack.enter_async_context(_no_writes(old, version))
                 await _caught_up(old, new, move.target.name)
                 if SystemClock().boottime() - began > HAND_OVER_MS / 1000:
                     raise StepFailed(f"{move.target.name} took so long that its master may take writes again")
@@ -393,7 +400,8 @@ async def _no_writes(master: Link, version: str) -> AsyncIterator[_Hold]:
     """Writes wait, at most twice as long as a hand-over may take; before 6.2 they are refused.
 
     That is by a demand for more replicas than there are: an error that clients see, in place of a write that is
-    acknowledged and lost. A `_Hold` that stays lasts as long as a master serves that hears from nobody.
+    acknowledged and lost. A `_Hold` that stays lasts as long as a master serves that hears from nobody; before 6.2 until
+    the next hand-over, or the next start.
     """
     hold = _Hold()
     if capabilities(version).pause_writes:
@@ -406,13 +414,15 @@ async def _no_writes(master: Link, version: str) -> AsyncIterator[_Hold]:
             else:
                 await master.call("CLIENT", "UNPAUSE")
         return
-    kept = await master.call("CONFIG", "GET", "min-slaves-to-write")
-    await master.call("CONFIG", "SET", "min-slaves-to-write", 99)
+    found = int(pairs(await master.call("CONFIG", "GET", "min-slaves-to-write"))["min-slaves-to-write"])
+    # A hand-over that broke off may have left its demand, which tells what was there before.
+    kept = found % REFUSED
+    await master.call("CONFIG", "SET", "min-slaves-to-write", REFUSED + kept)
     try:
         yield hold
     finally:
-        value = kept[1] if isinstance(kept, list) else next(iter(kept.values()))
-        await master.call("CONFIG", "SET", "min-slaves-to-write", value)
+        if not hold.stays:
+            await master.call("CONFIG", "SET", "min-slaves-to-write", kept)
 
 
 async def _caught_up(old: Link, new: Link, name: str) -> None:

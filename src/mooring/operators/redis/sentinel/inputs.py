@@ -238,8 +238,9 @@ def _certificates(
     """The certificates of a cluster that takes TLS or is to, and what keeps TLS from being as it is declared."""
     spec, names = spec_of(cluster).tls or SentinelTls(), Names(cluster.metadata.name or "")
     there, made = around.find(core.Secret, names.tls), around.find(core.Secret, names.tls_authority)
+    unused = _open_ports(around, sets) == "plain"
     if not spec.enabled:
-        if _open_ports(around, sets) == "plain":
+        if unused:
             return None, None
         if (held := remaining(there, made)) is not None:
             return held, None
@@ -251,6 +252,7 @@ def _certificates(
         made=made,
         hosts=[*names.hosts(cluster.metadata.namespace or ""), *_addresses(around.pods)],
         now=now,
+        unused=unused,
     )
     if not why:
         return held, None
@@ -405,6 +407,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         silent=silent.keys(),
         tls=found.transport == "tls",
         ports={one.metadata.name or "": ports_of(one.metadata.annotations) for one in inputs.around.pods},
+        tries_other=found.transport != inputs.wanted.transport,
     )
     volumes, old = _volumes(inputs, born)
     observed = Observed(

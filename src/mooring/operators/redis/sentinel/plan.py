@@ -278,6 +278,7 @@ _RULES: tuple[Rule, ...] = (
     switchover.resume,
     _note_members,
     _release,
+    transport.turn_round,
     transport.move_replicas,
     passwords.keep,
     users.keep,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -178,6 +179,8 @@ class Member:
     """The one that the operator and the other servers use."""
     ports: Ports = "plain"
     """Those that are open."""
+    closed: str = ""
+    """Why its other port does not answer, where that was tried."""
 
     @property
     def name(self) -> str:
@@ -202,6 +205,8 @@ class Watcher:
     port: int = SENTINEL_PORT
     ports: Ports = "plain"
     """Those that are open."""
+    closed: str = ""
+    """Why its other port does not answer, where that was tried."""
 
     @property
     def name(self) -> str:
@@ -240,12 +245,14 @@ async def read_topology(
     master_name: str = MASTER_NAME,
     tls: bool = False,
     ports: Mapping[str, Ports] | None = None,
+    tries_other: bool = False,
 ) -> Topology:
     """Ask every pod that has an address, all at once; ``keys`` are the configuration keys to read.
 
     ``silent`` names pods that did not answer the last time: they get `SILENT_TIMEOUT`, so that a server that hangs
     delays what the others have to say as little as possible. ``tls`` is what is used where a pod leaves the choice;
-    ``ports`` are those that pods have open, where they do not all take what ``tls`` says.
+    ``ports`` are those that pods have open, where they do not all take what ``tls`` says; with ``tries_other`` pods that
+    have both are also asked whether the one that is not used yet answers.
     """
     known = kept or Kept()
     waits = dict.fromkeys(silent, SILENT_TIMEOUT)
@@ -272,6 +279,7 @@ async def read_topology(
                     access=access or Access(),
                     keys=keys,
                     timeout=waits.get(pod.name),
+                    other=tries_other,
                 )
                 for pod in redis
             )
@@ -284,6 +292,7 @@ async def read_topology(
                     kept=known,
                     master_name=master_name,
                     timeout=waits.get(pod.name),
+                    other=tries_other,
                 )
                 for pod in sentinels
             )
@@ -296,20 +305,41 @@ async def read_topology(
 
 
 async def _member(
-    dial: Dial, member: Member, *, kept: Kept, access: Access, keys: Sequence[str], timeout: float | None
+    dial: Dial,
+    member: Member,
+    *,
+    kept: Kept,
+    access: Access,
+    keys: Sequence[str],
+    timeout: float | None,
+    other: bool,
 ) -> Member:
     if not member.ip or not member.pod.running:
         return replace(member, error=member.pod.trouble or "the container is not running")
     try:
         async with dial.link(member.address, password=logins(kept), reply_timeout=timeout) as link:
             server = await read_server(link, keys=keys, kept=kept, access=access)
-            return replace(member, server=replace(server, leaf=shown_leaf(link.certificate)))
+            member = replace(member, server=replace(server, leaf=shown_leaf(link.certificate)))
     except DialError as error:
         return replace(member, error=str(error))
+    if not other or member.ports != "both":
+        return member
+    port = REDIS_PORT if member.port == TLS_PORT else TLS_PORT
+    return replace(member, closed=await _closed(dial.link(Address(member.ip, port), password=logins(kept))))
+
+
+async def _closed(link: AbstractAsyncContextManager[Link]) -> str:
+    """Why nothing answers there."""
+    try:
+        async with link as opened:
+            await opened.call("PING")
+            return ""
+    except DialError as error:
+        return str(error)
 
 
 async def _watcher(
-    dial: Dial, watcher: Watcher, *, kept: Kept, master_name: str, timeout: float | None
+    dial: Dial, watcher: Watcher, *, kept: Kept, master_name: str, timeout: float | None, other: bool
 ) -> Watcher:
     if not watcher.pod.ip or not watcher.pod.running:
         return replace(watcher, error=watcher.pod.trouble or "the container is not running")
@@ -318,9 +348,14 @@ async def _watcher(
             sentinel = await read_sentinel(link, master_name=master_name)
             issuer, ends = shown_issuer(link.certificate)
             shown = replace(sentinel, leaf=shown_leaf(link.certificate), issuer=issuer, ends=ends)
-            return replace(watcher, sentinel=shown)
+            watcher = replace(watcher, sentinel=shown)
     except DialError as error:
         return replace(watcher, error=str(error))
+    if not other or watcher.ports != "both":
+        return watcher
+    port = SENTINEL_PORT if watcher.port == SENTINEL_TLS_PORT else SENTINEL_TLS_PORT
+    there = dial.link(Address(watcher.pod.ip or "", port), user=sentinel_user(kept))
+    return replace(watcher, closed=await _closed(there))
 
 
 def sentinel_user(kept: Kept) -> tuple[str, str] | None:

@@ -19,10 +19,10 @@ from mooring.operators.redis.sentinel.moves import (
     sentinel_target,
 )
 from mooring.operators.redis.sentinel.snapshot import Snapshot
-from mooring.operators.redis.sentinel.topology import Member, Server
+from mooring.operators.redis.sentinel.topology import Member, Server, Watcher
 from mooring.operators.redis.tls import TlsProgress
 
-__all__ = ["advance", "agree", "move_replicas", "move_sentinels"]
+__all__ = ["advance", "agree", "move_replicas", "move_sentinels", "turn_round"]
 
 _WHY = {
     "": "every pod has the declared ports open",
@@ -43,6 +43,18 @@ def agree(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         tls=snapshot.encrypts,
         why=f"{', '.join(one.name for one in wrong)} must replicate {_by(snapshot)}",
     )
+
+
+def turn_round(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """A change that is put back on its way does not wait for a replica that may never get through."""
+    wanted, known = snapshot.wanted, snapshot.recorded.tls or TlsProgress()
+    if known.phase != "Moving" or wanted.transport == snapshot.observed.transport:
+        return None
+    if not wanted.roll or snapshot.recorded.rolls or not _whole(snapshot):
+        return None
+    if not isinstance(move_replicas(snapshot, member, server), Wait):
+        return None
+    return _record(wanted.transport, "Moving", "it was put back, and every pod has both ports open")
 
 
 def move_replicas(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
@@ -102,7 +114,7 @@ def advance(snapshot: Snapshot, member: Member, server: Server) -> Verdict | Non
             return None
         return _record(seen.transport, phase, _WHY[phase])
     if _whole(snapshot) and not snapshot.recorded.rolls:
-        return _record(wanted.transport, "Moving", "every pod has both ports open")
+        return _closed(snapshot) or _record(wanted.transport, "Moving", "every pod has both ports open")
     if known.phase != "Opening":
         word = "on" if wanted.transport == "tls" else "off"
         return _record(seen.transport, "Opening", f"TLS is turned {word}: first, every pod opens both ports")
@@ -121,6 +133,20 @@ def _whole(snapshot: Snapshot) -> bool:
         len(both) == len(snapshot.topology.members) >= snapshot.wanted.size
         and len(watchers) == len(snapshot.topology.watchers) >= snapshot.wanted.sentinels
     )
+
+
+def _closed(snapshot: Snapshot) -> Wait | None:
+    """Once servers are to use the other port the operator does too: it would find none of them behind a closed one."""
+    pods: tuple[Member | Watcher, ...] = (*snapshot.topology.members, *snapshot.topology.watchers)
+    shut = [one for one in pods if one.closed]
+    if not shut:
+        return None
+    ports = "6380 and 26380" if snapshot.wanted.transport == "tls" else "6379 and 26379"
+    text = (
+        f"{shut[0].name} does not answer at the port to move to ({shut[0].closed}); let the operator and the pods of the "
+        f"cluster connect to {ports}: a NetworkPolicy may keep them out"
+    )
+    return Wait("PortClosed", text, after=5.0, stalled=True)
 
 
 def _rolling(snapshot: Snapshot) -> str:

@@ -15,6 +15,7 @@ from mooring.operators.redis.sentinel.moves import (
 from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Server
 from mooring.operators.redis.users.plan import ServerUsers, grace_left, next_users
+from mooring.operators.redis.versions import capabilities
 
 __all__ = ["changing", "keep", "servers_of"]
 
@@ -38,6 +39,11 @@ def keep(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
             for one in snapshot.watchers
             if one.sentinel and one.sentinel.master and not one.sentinel.locked
         ]
+        if any(
+            one.sentinel and one.sentinel.version and not capabilities(one.sentinel.version).acl
+            for one in snapshot.watchers
+        ):
+            return None  # they are rolled after the servers, and until then know the password alone
         return replace(move, targets=tuple(map(sentinel_target, told)))
     return replace(
         move, targets=tuple(data_target(one) for one, _ in snapshot.answering if one.name in move.targets)

@@ -9,7 +9,7 @@ __all__ = ["ENDINGS", "SELF_EXPLAINING"]
 SELF_EXPLAINING: Final = frozenset(
     {
         *("AwaitingRecorded", "DataUnreachable", "ForeignDataSetAside", "PasswordChanging", "PasswordSwitch"),
-        *("Paused", "RollBlocked", "RollHalted", "UnrelatedData", "VersionRefused"),
+        *("Paused", "PortClosed", "RollBlocked", "RollHalted", "UnrelatedData", "VersionRefused"),
     }
 )
 """Reasons whose messages name the remedy themselves."""

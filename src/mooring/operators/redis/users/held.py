@@ -118,8 +118,10 @@ def after(access: Access, move: UsersMove, done: UsersDone, *, now: datetime) ->
                     users.pop(DEFAULT, None)
                     continue
                 users[one.name] = _accepted(access, one, done, settle=move.settle, now=now)
-            names = {one.name for one in move.users}
-            removed = tuple(name for name in held.removed if name not in names)
+            # One that some server refused may be on another: it goes from there when it is no longer declared.
+            names = {one.name for one in move.users} - set(done.refused)
+            refused = {name for name in done.refused if name not in held.users}
+            removed = tuple(sorted({*held.removed, *refused} - names))
             return replace(held, users=users, removed=removed)
         case RemoveUsers():
             users = {name: one for name, one in held.users.items() if name not in move.names}

@@ -60,7 +60,8 @@ async def _set(link: Link, move: SetUsers, *, access: Access, kept: Kept) -> Use
         ("ACL", "SETUSER", one.name, *_words(one, access, kept, settle=move.settle, channels=channels))
         for one in move.users
     ]
-    answers = await link.pipeline([*commands, ("ACL", "LIST")])
+    answers = await link.pipeline([*_replicas_of(move), *commands, ("ACL", "LIST")])
+    del answers[: len(_replicas_of(move))]
     refused = {
         one.name: answer.reply
         for one, answer in zip(move.users, answers, strict=False)
@@ -75,6 +76,16 @@ async def _set(link: Link, move: SetUsers, *, access: Access, kept: Kept) -> Use
     listed = [] if isinstance(answers[-1], Refused) else [str(line).split() for line in answers[-1]]
     shown = {words[1]: {version: rules_shown(version, words[2:])} for words in listed if words[1] in names}
     return UsersDone(shown=shown, refused=refused)
+
+
+def _replicas_of(move: SetUsers) -> list[tuple[str, ...]]:
+    """Replicas that came in as a default user which is to be closed: they come again by their account, and go on.
+
+    Left alone they are refused the next REPLCONF ACK. From 7.0 on a server cuts them then; before, it writes the refusal
+    into the stream of replication, and the replica counts it among what it has.
+    """
+    closes = any(one.name == DEFAULT and not one.open for one in move.users)
+    return [("CLIENT", "KILL", "USER", DEFAULT, "TYPE", "slave")] if closes else []
 
 
 def _words(user: WantedUser, access: Access, kept: Kept, *, settle: bool, channels: bool) -> list[str]:

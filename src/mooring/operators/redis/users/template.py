@@ -8,7 +8,7 @@ from typing import Final
 from mooring.actor import digest
 from mooring.kube.objects import apps, core
 from mooring.operators.workload.pods import Pod
-from mooring.operators.workload.statefulset import made_from
+from mooring.operators.workload.statefulset import made_from, pending
 
 __all__ = ["FILE", "inputs_of", "ready", "takes_users"]
 
@@ -41,7 +41,9 @@ def inputs_of(
 
 
 def ready(live: apps.StatefulSet | None, pods: Iterable[Pod]) -> bool:
-    """Every pod starts with the cluster's users."""
+    """Every pod starts with the cluster's users; until its controller has seen a template, that is not known of any."""
+    if pending(live):
+        return False
     template = live.spec.template if live is not None and live.spec is not None else None
     newest = (live.status.update_revision if live is not None and live.status is not None else None) or ""
     return takes_users(template) and all(not newest or one.revision in ("", newest) for one in pods)
