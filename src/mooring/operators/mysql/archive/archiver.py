@@ -36,6 +36,8 @@ PENDING: Final = 4 << 20
 _LOOK_EVERY: Final = 2.0
 _STALE_AFTER: Final = 15.0
 _LONGEST_PAUSE: Final = 15.0
+_SETTLED: Final = 30.0
+"""Seconds after which an attempt counts as work though nothing is stored yet: of a transaction that takes that long."""
 
 _REMEDIES: Final = {
     "Unreachable": "the cluster is down, or the password of mooring_replication is not in force",
@@ -105,6 +107,8 @@ class _Run:
     """Taken and not written yet."""
     leave: str = ""
     """Why another source is better."""
+    began: float = 0.0
+    """On the monotonic clock."""
 
 
 @dataclass(kw_only=True)
@@ -216,7 +220,8 @@ class Archiver:
                 self.sources.dial, source.address, self.sources.login(), flavor=self.flavor, after=tail.position,
                 server_id=self.server_id,
             ) as stream:  # fmt: skip
-                await self._archive(tail, _Run(stream=stream, line=line, source=source))
+                began = self.clock.monotonic()
+                await self._archive(tail, _Run(stream=stream, line=line, source=source, began=began))
         except DialError as error:
             if is_purged(error):
                 self._purged.add(source.address)
@@ -232,6 +237,8 @@ class Archiver:
             while run.ended is None and not run.leave:
                 if not run.kept and not await self._take(run):
                     await self._note()
+                    if self._complete is not None and self._complete[0] >= run.began:
+                        self._works()
                     continue
                 await self._segment(tail, run)
                 self._purged.clear()
@@ -258,6 +265,8 @@ class Archiver:
         except (DialError, Hole, Malformed) as error:
             run.ended = error
             return False
+        if self.clock.monotonic() - run.began >= _SETTLED:
+            self._works()
         if kept is not None:
             run.kept.append(kept)
         return kept is not None
@@ -297,6 +306,7 @@ class Archiver:
         self._latest = piece.last_commit
         self.report.bytes += segment.size
         self.report.transactions += segment.transactions
+        self._works()
         self._show(tail)
 
     async def _events(
@@ -457,11 +467,16 @@ class Archiver:
         self._advance()
 
     def _working(self, run: _Run) -> None:
+        """An attempt began. After one that failed, only what is stored or known to be complete ends the trouble."""
         self.report.source = run.source.address
+        if self.report.state != "Stalled":
+            self._works()
+
+    def _works(self) -> None:
         if self.report.state != "Archiving":
             self.report.state, self.report.since = "Archiving", self._now()
             self.report.reason = self.report.message = self.report.remedy = ""
-            log.info("archiving", source=run.source.address, position=self.report.position)
+            log.info("archiving", source=self.report.source, position=self.report.position)
 
     def _stalled(self, reason: str, message: str, remedy: str = "") -> None:
         self._advance()
