@@ -20,11 +20,16 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def nearest(
-    backups: Sequence[MySQLBackup], cluster: str, point: PointInTime, *, flavor: Flavor
+    backups: Sequence[MySQLBackup], cluster: str, point: PointInTime, *, flavor: Flavor, began: str = ""
 ) -> MySQLBackup | Wait:
-    """That backup of the cluster; or why there is none, with the bounds."""
+    """That backup of the cluster; or why there is none, with the bounds.
+
+    ``began`` is the one that an earlier try of the restore began with: it stays that one, whatever was made since.
+    """
     where = "spec.restoreFrom.cluster"
     made = sorted((one for one in backups if _counts(one, cluster)), key=_finished)
+    if same := [one for one in made if began and one.metadata.name == began]:
+        return same[0]
     if not made:
         text = f"{where}: no backup of {cluster} has succeeded in this namespace; make one, or name a target and a prefix"
         return Wait("BackupNotFound", text, after=30.0, stalled=True)

@@ -61,7 +61,9 @@ class MySQLRestores(VolumeRestores[MySQLCluster, Inputs]):
         except NotCached:  # the operator began without its backups
             backups = []
         flavor = flavor_of(spec.image or DEFAULT_IMAGE, spec.flavor) or "mariadb"
-        found = nearest(backups, cluster, point, flavor=flavor)
+        known = self.recorded(ctx.obj) or RestoreStatus()
+        began = (known.backup or "") if known.tries else ""
+        found = nearest(backups, cluster, point, flavor=flavor, began=began)
         if isinstance(found, Wait):
             return found
         return source_of(RestoreFrom(backup=found.metadata.name), found, kind=MySQLBackup.resource.kind)
