@@ -21,7 +21,7 @@ from mooring.objectstore import Target
 from mooring.objectstore.target import Claim
 from mooring.operators.backup.restores import Look
 from mooring.operators.backup.run import Run
-from mooring.operators.backup.types import BackupStatus, RestoreStatus
+from mooring.operators.backup.types import BackupStatus, RestoreStatus, Verified
 from mooring.operators.mysql.archive.agent import fetch
 from mooring.operators.mysql.archive.apply import WAY
 from mooring.operators.mysql.archive.relay import FIRST
@@ -180,6 +180,24 @@ def test_of_a_cluster_the_newest_backup_before_the_point_is_restored(
     found = nearest(MADE, "demo", point, flavor="mariadb")
     assert isinstance(found, MySQLBackup)
     assert found.metadata.name == expected
+
+
+def test_a_backup_whose_test_restore_failed_is_the_last_resort() -> None:
+    def verified(one: MySQLBackup, passed: bool) -> MySQLBackup:
+        at = datetime(2026, 1, 2, 4, tzinfo=UTC)
+        assert one.status is not None
+        return replace(one, status=replace(one.status, verified=Verified(tries=1, at=at, passed=passed)))
+
+    third, first, second, *_ = MADE
+    point = PointInTime(gtid="0-1-9999")
+    for backups, expected in (
+        ([verified(third, False), first, verified(second, True)], "second"),
+        ([verified(third, True), first, second], "third"),
+        ([verified(first, False), verified(second, False)], "second"),
+    ):
+        found = nearest(backups, "demo", point, flavor="mariadb")
+        assert isinstance(found, MySQLBackup)
+        assert found.metadata.name == expected
 
 
 def test_a_restore_that_is_tried_again_keeps_its_backup_when_a_newer_one_was_made() -> None:

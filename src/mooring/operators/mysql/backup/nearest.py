@@ -35,7 +35,8 @@ def nearest(
         return Wait("BackupNotFound", text, after=30.0, stalled=True)
     before = [one for one in made if _is_before(one, point, flavor)]
     if before:
-        return before[-1]
+        # One whose test restore failed is the last resort: an older one leads to the same point.
+        return ([one for one in before if not _is_refuted(one)] or before)[-1]
     status, asked = _status(made[0]), point.gtid or (f"{point.time:%Y-%m-%dT%H:%M:%SZ}" if point.time else "")
     text = (
         f"spec.restoreFrom.pointInTime: the oldest backup of {cluster}, {made[0].metadata.name}, ended at "
@@ -55,6 +56,11 @@ def _counts(one: MySQLBackup, cluster: str) -> bool:
         and not one.metadata.deletion_timestamp
         and bool(archive_of(status.prefix or ""))
     )
+
+
+def _is_refuted(one: MySQLBackup) -> bool:
+    known = _status(one).verified
+    return known is not None and known.at is not None and not known.passed
 
 
 def _is_before(one: MySQLBackup, point: PointInTime, flavor: Flavor) -> bool:
