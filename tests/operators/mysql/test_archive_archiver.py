@@ -17,6 +17,7 @@ from mooring.operators.mysql.archive import archiver as module
 from mooring.operators.mysql.archive.archiver import Archiver
 from mooring.operators.mysql.archive.shown import Heard, shown
 from mooring.operators.mysql.archive.sources import Candidate
+from mooring.operators.mysql.archive.store import Seen
 from mooring.operators.mysql.gtid import Position, parse
 from mooring.operators.mysql.types import ArchiveStatus
 from mooring.testing import Timeline
@@ -35,10 +36,11 @@ SERVER = Candidate(
 class Recording:
     """A server that sends what was recorded, then heartbeats."""
 
-    def __init__(self, clock: Timeline) -> None:
+    def __init__(self, clock: Timeline, *, silent: bool) -> None:
         self._clock = clock
-        self._left = recorded("mariadb")
-        self._heartbeat = next(one for one in self._left if one[4] == 27)
+        events = recorded("mariadb")
+        self._heartbeat = next(one for one in events if one[4] == 27)
+        self._left = [] if silent else events
 
     async def next(self) -> bytes:
         if self._left:
@@ -54,10 +56,10 @@ class Recording:
 def archiving(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes archivers of one server."""
 
-    def make(one: Kept, clock: Timeline) -> Archiver:
+    def make(one: Kept, clock: Timeline, *, silent: bool = False) -> Archiver:
         @asynccontextmanager
         async def follow(*_: object, **__: object) -> AsyncIterator[Recording]:
-            yield Recording(clock)
+            yield Recording(clock, silent=silent)
 
         async def look() -> list[Candidate]:
             return [SERVER]
@@ -105,6 +107,28 @@ async def test_an_archive_that_cannot_be_written_is_reported_and_does_not_count_
                 assert statuses[-1].reason == "OutOfSpace"
                 full = False
                 assert await looked_at(120) == ["Archiving", "Stalled", "Archiving"]
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("caught_up", [True, False])
+async def test_an_archiver_that_begins_again_knows_how_far_behind_the_archive_is(
+    archiving: Any, caught_up: bool
+) -> None:
+    with Timeline() as clock:
+        async with kept("mariadb") as one:
+            await one.chain(0, [21 if caught_up else 20])
+            complete = int(clock.now().timestamp() - 3600) * 1_000_000
+            await one.archive.write_seen(Seen(chain=1, until=one.base(20).newest(), complete=complete))
+            made = archiving(one, clock, silent=True)
+            task = asyncio.create_task(made.run())
+            try:
+                await clock.sleep(20.0)
+                assert made.report.state == "Archiving"
+                lag = made.report.lag_seconds
+                assert lag is not None
+                assert lag < 30 if caught_up else lag >= 3600
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)

@@ -194,7 +194,8 @@ class Archiver:
         """One connection to one source, from where the store ends; raises what ended it."""
         self._tail = None  # what was not stored is not there
         tail = await self.archive.tail()
-        candidates = await self.sources.look()
+        await self._remember()
+        candidates = await self._look()
         position = tail.position if tail is not None else Position()
         try:
             source = choose(candidates, position, avoid=frozenset(self._avoid | self._purged))
@@ -419,13 +420,25 @@ class Archiver:
     async def _look_on(self) -> None:
         """Ask the primary again and again what it has: once the archive has that, it is complete up to then."""
         while True:
-            now = self.clock.now()
-            self._candidates = await self.sources.look()
-            primary = primary_of(self._candidates)
-            if primary is not None:
-                self._looks.append((self.clock.monotonic(), _micros(now), primary.executed))
+            await self._look()
             self._advance()
             await self.clock.sleep(_LOOK_EVERY)
+
+    async def _look(self) -> list[Candidate]:
+        now = self.clock.now()
+        self._candidates = await self.sources.look()
+        primary = primary_of(self._candidates)
+        if primary is not None:
+            self._looks.append((self.clock.monotonic(), _micros(now), primary.executed))
+        return self._candidates
+
+    async def _remember(self) -> None:
+        """Up to when it was complete when an earlier process ended: it is as far behind as that is ago."""
+        if self._complete is not None or (seen := await self.archive.seen()) is None:
+            return
+        ago = max(0.0, (_micros(self.clock.now()) - seen.complete) / 1e6)
+        if self._complete is None:
+            self._complete = (self.clock.monotonic() - ago, seen.complete)
 
     def _advance(self) -> None:
         tail = self._tail
