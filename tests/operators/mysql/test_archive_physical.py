@@ -95,6 +95,12 @@ async def test_a_physical_backup_is_continued_to_exactly_a_transaction(stand: St
     assert parse(flavor, run.said["position"]).newest() == goal.newest()
     # Two rows were there before, twenty and one were written up to the goal.
     assert "23 rows in 4 tables" in run.said["checked"]
+    # A Job that is made again after all is done says the same, and leaves nothing on the server's volume.
+    again = await continued(stand, backup, Goal(gtid=gtid))
+    assert again.report.ok, again.log
+    same = ("transaction", "committed", "position")
+    assert [again.said[name] for name in same] == [run.said[name] for name in same]
+    assert not (stand.root / "volume" / Path(FETCHED).name).exists()
 
 
 @pytest.mark.parametrize("image", [FLAVORS[0], FLAVORS[-1]])
