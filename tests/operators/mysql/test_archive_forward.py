@@ -200,10 +200,25 @@ def test_a_backup_whose_test_restore_failed_is_the_last_resort() -> None:
         assert found.metadata.name == expected
 
 
+def test_a_backup_beside_the_archive_is_preferred_to_a_newer_one_elsewhere() -> None:
+    third, first, second, *_ = MADE
+    assert third.spec is not None
+    elsewhere = replace(third, spec=replace(third.spec, target=Target(claim=Claim(name="offsite"))))
+    source = cluster({"archive": {"target": {"claim": {"name": "backups"}}}})
+    restores: Any = MySQLRestores.__new__(MySQLRestores)
+    client = SimpleNamespace(list=lambda *_, **__: [elsewhere, first, second], find=lambda *_, **__: source)
+    declared = {"restoreFrom": {"cluster": "demo", "pointInTime": {"gtid": "0-1-9999"}}}
+    context: Any = SimpleNamespace(obj=cluster(declared), client=client, key=Key("default", "new"))
+    assert restores._source(context, restores.declared(context.obj)).backup == "second"
+    # Where the cluster is gone, nothing tells where its archive is.
+    client.find = lambda *_, **__: None
+    assert restores._source(context, restores.declared(context.obj)).backup == "third"
+
+
 def test_a_restore_that_is_tried_again_keeps_its_backup_when_a_newer_one_was_made() -> None:
     restores: Any = MySQLRestores.__new__(MySQLRestores)
     declared = {"restoreFrom": {"cluster": "demo", "pointInTime": {"gtid": "0-1-9999"}}}
-    client = SimpleNamespace(list=lambda *_, **__: MADE[1:])
+    client = SimpleNamespace(list=lambda *_, **__: MADE[1:], find=lambda *_, **__: None)
     context: Any = SimpleNamespace(obj=cluster(declared), client=client, key=Key("default", "new"))
     first = restores._source(context, restores.declared(context.obj))
     assert first.backup == "second"

@@ -63,7 +63,10 @@ class MySQLRestores(VolumeRestores[MySQLCluster, Inputs]):
         flavor = flavor_of(spec.image or DEFAULT_IMAGE, spec.flavor) or "mariadb"
         known = self.recorded(ctx.obj) or RestoreStatus()
         began = (known.backup or "") if known.tries else ""
-        found = nearest(backups, cluster, point, flavor=flavor, began=began)
+        source = ctx.client.find(ctx.obj.__class__, cluster, namespace=ctx.key.namespace)
+        archive = source.spec.archive if source is not None and source.spec is not None else None
+        archived = archive.target if archive is not None else None
+        found = nearest(backups, cluster, point, flavor=flavor, began=began, archived=archived)
         if isinstance(found, Wait):
             return found
         return source_of(RestoreFrom(backup=found.metadata.name), found, kind=MySQLBackup.resource.kind)
