@@ -5,28 +5,32 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.operators.mysql.declared import cluster
 from tests.operators.mysql.test_archive_target import kept
 
 from mooring.actor import Wait
 from mooring.cache.clock import SystemClock
+from mooring.kube.object import Key
 from mooring.kube.objects import meta
 from mooring.objectstore import Target
 from mooring.objectstore.target import Claim
+from mooring.operators.backup.restores import Look
 from mooring.operators.backup.run import Run
-from mooring.operators.backup.types import BackupStatus, RestoreStatus
+from mooring.operators.backup.types import BackupStatus, RestoreStatus, Verified
 from mooring.operators.mysql.archive.agent import fetch
 from mooring.operators.mysql.archive.apply import WAY
 from mooring.operators.mysql.archive.relay import FIRST
 from mooring.operators.mysql.archive.target import Goal, Refused
 from mooring.operators.mysql.backup.jobs import restore_run
 from mooring.operators.mysql.backup.nearest import nearest
-from mooring.operators.mysql.backup.restore import reached
+from mooring.operators.mysql.backup.restore import MySQLRestores, reached
 from mooring.operators.mysql.backup.types import ClusterRef, MySQLBackup, MySQLBackupSpec
-from mooring.operators.mysql.types import PointInTime
+from mooring.operators.mysql.types import MySQLClusterStatus, PointInTime
 from mooring.operators.mysql.validate import validate
 
 PREFIX = "old-12345678/backups/20260102T030405Z-0a1b2c3d"
@@ -140,11 +144,12 @@ async def test_a_point_that_is_not_archived_yet_is_waited_for(tmp_path: Path) ->
 def backup(
     name: str, hour: int, position: str, *, cluster: str = "demo", phase: str = "Succeeded"
 ) -> MySQLBackup:
+    prefix = f"old-12345678/backups/20260102T0{hour}0405Z-0a1b2c3d"
     return MySQLBackup(
         metadata=meta.ObjectMeta(name=name),
         spec=MySQLBackupSpec(cluster=ClusterRef(name=cluster), target=TARGET),
         status=BackupStatus(
-            phase=phase, position=position, prefix=PREFIX, finished_at=datetime(2026, 1, 2, hour, tzinfo=UTC)
+            phase=phase, position=position, prefix=prefix, finished_at=datetime(2026, 1, 2, hour, tzinfo=UTC)
         ),
     )
 
@@ -175,6 +180,54 @@ def test_of_a_cluster_the_newest_backup_before_the_point_is_restored(
     found = nearest(MADE, "demo", point, flavor="mariadb")
     assert isinstance(found, MySQLBackup)
     assert found.metadata.name == expected
+
+
+def test_a_backup_whose_test_restore_failed_is_the_last_resort() -> None:
+    def verified(one: MySQLBackup, passed: bool) -> MySQLBackup:
+        at = datetime(2026, 1, 2, 4, tzinfo=UTC)
+        assert one.status is not None
+        return replace(one, status=replace(one.status, verified=Verified(tries=1, at=at, passed=passed)))
+
+    third, first, second, *_ = MADE
+    point = PointInTime(gtid="0-1-9999")
+    for backups, expected in (
+        ([verified(third, False), first, verified(second, True)], "second"),
+        ([verified(third, True), first, second], "third"),
+        ([verified(first, False), verified(second, False)], "second"),
+    ):
+        found = nearest(backups, "demo", point, flavor="mariadb")
+        assert isinstance(found, MySQLBackup)
+        assert found.metadata.name == expected
+
+
+def test_a_backup_beside_the_archive_is_preferred_to_a_newer_one_elsewhere() -> None:
+    third, first, second, *_ = MADE
+    assert third.spec is not None
+    elsewhere = replace(third, spec=replace(third.spec, target=Target(claim=Claim(name="offsite"))))
+    source = cluster({"archive": {"target": {"claim": {"name": "backups"}}}})
+    restores: Any = MySQLRestores.__new__(MySQLRestores)
+    client = SimpleNamespace(list=lambda *_, **__: [elsewhere, first, second], find=lambda *_, **__: source)
+    declared = {"restoreFrom": {"cluster": "demo", "pointInTime": {"gtid": "0-1-9999"}}}
+    context: Any = SimpleNamespace(obj=cluster(declared), client=client, key=Key("default", "new"))
+    assert restores._source(context, restores.declared(context.obj)).backup == "second"
+    # Where the cluster is gone, nothing tells where its archive is.
+    client.find = lambda *_, **__: None
+    assert restores._source(context, restores.declared(context.obj)).backup == "third"
+
+
+def test_a_restore_that_is_tried_again_keeps_its_backup_when_a_newer_one_was_made() -> None:
+    restores: Any = MySQLRestores.__new__(MySQLRestores)
+    declared = {"restoreFrom": {"cluster": "demo", "pointInTime": {"gtid": "0-1-9999"}}}
+    client = SimpleNamespace(list=lambda *_, **__: MADE[1:], find=lambda *_, **__: None)
+    context: Any = SimpleNamespace(obj=cluster(declared), client=client, key=Key("default", "new"))
+    first = restores._source(context, restores.declared(context.obj))
+    assert first.backup == "second"
+    client.list = lambda *_, **__: MADE
+    tried = RestoreStatus(phase="Pending", tries=1, backup=first.backup, prefix=first.prefix)
+    context.obj = replace(context.obj, status=MySQLClusterStatus(restore=reached(tried, {})))
+    look = Look(source=restores._source(context, restores.declared(context.obj)))
+    assert look.source == first
+    assert look.held(tried) is None
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,36 @@ async def test_a_chain_goes_as_a_whole_once_every_backup_is_later_than_its_succe
         assert not [name for name in await objects(one) if "/00000001/" in name]
 
 
+@pytest.mark.parametrize("done", range(9))
+async def test_a_chain_that_was_half_deleted_is_deleted_by_the_next_pruning(
+    done: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "PAGE", 2)
+    async with kept("mysql") as one:
+        await one.chain(0, [2, 4, 6, 8, 10])
+        await back_up(one, 3)
+        await prune(one.archive, BACKUPS)
+        await one.chain(12, [16, 21], reason="SourcePurged")
+        await one.archive.store.delete(f"{backup_prefix('demo', '20260101T000003Z-0a1b2c3d')}/manifest.json")
+        await back_up(one, 13)
+        deleting, left = one.archive.store.delete, done
+
+        async def ends(name: str) -> None:
+            nonlocal left
+            if left == 0:
+                raise NotFound(name)
+            left -= 1
+            await deleting(name)
+
+        one.archive.store.delete = ends  # type: ignore[method-assign]
+        with pytest.raises(NotFound):
+            await prune(one.archive, BACKUPS)
+        one.archive.store.delete = deleting  # type: ignore[method-assign]
+        await prune(one.archive, BACKUPS)
+        assert [each.number for each in await one.archive.chains()] == [2]
+        assert not [name for name in await objects(one) if "/00000001/" in name]
+
+
 async def test_pages_of_the_index_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "PAGE", PAGE)
     async with kept("mariadb") as one:

@@ -46,7 +46,7 @@ class Run:
         parts = ("conf", "auth", "scratch", "run", "tls")
         for part in parts:
             (self.root / part).mkdir(parents=True)
-        if server.flavor == "mysql" and script != scripts.RESTORE:
+        if server.flavor == "mysql" and not script.endswith(scripts.RESTORE):
             # MySQL makes itself a certificate.
             (self.root / "tls" / "ca.crt").write_bytes((server.data / "ca.pem").read_bytes())
         self.store.mkdir(exist_ok=True)

@@ -70,17 +70,20 @@ apply_archive() {{
   if [ "$apply_ended" = 0 ]; then
     rm -rf "$apply_run" "$apply_data"/relay.* "$apply_data"/relay-log.info "$apply_data"/master.info
   else
-    tail -n 20 "$apply_run/log" >&2
+    apply_log 20 >&2
   fi
   return "$apply_ended"
 }}
+# The last lines of the server's log, and an error, without statements: these may hold passwords and rows.
+apply_log() {{ grep '^[0-9][0-9]*-[0-9][0-9]-' "$apply_run/log" | tail -n "$1" | apply_plain; }}
+apply_plain() {{ sed -e "s/ *Query: '.*//"; }}
 apply_ask() {{ "$apply_client" --defaults-file="$apply_run/client.cnf" --connect-timeout=5 -N -B -e "$1" 2>&1; }}
 apply_wait() {{
   tries=0
   until [ "$(apply_ask 'SELECT 1')" = 1 ]; do
     tries=$((tries + 1))
     if [ "$tries" -gt 3000 ] || ! kill -0 "$apply_pid" 2>/dev/null; then
-      apply_error="the server does not start on the restored data: $(tail -n 3 "$apply_run/log" | tr '\n' ' ')"
+      apply_error="the server does not start on the restored data: $(apply_log 3 | tr '\n' ' ')"
       return 1
     fi
     sleep 0.2
@@ -101,8 +104,8 @@ apply_wait() {{
     case $apply_status in
       *_SQL_Running:\ Yes*) ;;
       *)
-        kill -0 "$apply_pid" 2>/dev/null || apply_status=" Last_SQL_Error: the server ended: $(tail -n 3 "$apply_run/log" | tr '\n' ' ')"
-        apply_error="the archive could not be applied up to $apply_stop: $(printf '%s\n' "$apply_status" | sed -n 's/^ *Last_SQL_Error: //p' | head -c 700)"
+        kill -0 "$apply_pid" 2>/dev/null || apply_status=" Last_SQL_Error: the server ended: $(apply_log 3 | tr '\n' ' ')"
+        apply_error="the archive could not be applied up to $apply_stop: $(printf '%s\n' "$apply_status" | sed -n 's/^ *Last_SQL_Error: //p' | apply_plain | head -c 700)"
         return 1
         ;;
     esac

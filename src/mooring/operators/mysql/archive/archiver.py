@@ -36,6 +36,8 @@ PENDING: Final = 4 << 20
 _LOOK_EVERY: Final = 2.0
 _STALE_AFTER: Final = 15.0
 _LONGEST_PAUSE: Final = 15.0
+_SETTLED: Final = 30.0
+"""Seconds after which an attempt counts as work though nothing is stored yet: of a transaction that takes that long."""
 
 _REMEDIES: Final = {
     "Unreachable": "the cluster is down, or the password of mooring_replication is not in force",
@@ -105,6 +107,8 @@ class _Run:
     """Taken and not written yet."""
     leave: str = ""
     """Why another source is better."""
+    began: float = 0.0
+    """On the monotonic clock."""
 
 
 @dataclass(kw_only=True)
@@ -190,7 +194,8 @@ class Archiver:
         """One connection to one source, from where the store ends; raises what ended it."""
         self._tail = None  # what was not stored is not there
         tail = await self.archive.tail()
-        candidates = await self.sources.look()
+        await self._remember()
+        candidates = await self._look()
         position = tail.position if tail is not None else Position()
         try:
             source = choose(candidates, position, avoid=frozenset(self._avoid | self._purged))
@@ -216,7 +221,8 @@ class Archiver:
                 self.sources.dial, source.address, self.sources.login(), flavor=self.flavor, after=tail.position,
                 server_id=self.server_id,
             ) as stream:  # fmt: skip
-                await self._archive(tail, _Run(stream=stream, line=line, source=source))
+                began = self.clock.monotonic()
+                await self._archive(tail, _Run(stream=stream, line=line, source=source, began=began))
         except DialError as error:
             if is_purged(error):
                 self._purged.add(source.address)
@@ -232,6 +238,8 @@ class Archiver:
             while run.ended is None and not run.leave:
                 if not run.kept and not await self._take(run):
                     await self._note()
+                    if self._complete is not None and self._complete[0] >= run.began:
+                        self._works()
                     continue
                 await self._segment(tail, run)
                 self._purged.clear()
@@ -258,6 +266,8 @@ class Archiver:
         except (DialError, Hole, Malformed) as error:
             run.ended = error
             return False
+        if self.clock.monotonic() - run.began >= _SETTLED:
+            self._works()
         if kept is not None:
             run.kept.append(kept)
         return kept is not None
@@ -297,6 +307,7 @@ class Archiver:
         self._latest = piece.last_commit
         self.report.bytes += segment.size
         self.report.transactions += segment.transactions
+        self._works()
         self._show(tail)
 
     async def _events(
@@ -409,13 +420,25 @@ class Archiver:
     async def _look_on(self) -> None:
         """Ask the primary again and again what it has: once the archive has that, it is complete up to then."""
         while True:
-            now = self.clock.now()
-            self._candidates = await self.sources.look()
-            primary = primary_of(self._candidates)
-            if primary is not None:
-                self._looks.append((self.clock.monotonic(), _micros(now), primary.executed))
+            await self._look()
             self._advance()
             await self.clock.sleep(_LOOK_EVERY)
+
+    async def _look(self) -> list[Candidate]:
+        now = self.clock.now()
+        self._candidates = await self.sources.look()
+        primary = primary_of(self._candidates)
+        if primary is not None:
+            self._looks.append((self.clock.monotonic(), _micros(now), primary.executed))
+        return self._candidates
+
+    async def _remember(self) -> None:
+        """Up to when it was complete when an earlier process ended: it is as far behind as that is ago."""
+        if self._complete is not None or (seen := await self.archive.seen()) is None:
+            return
+        ago = max(0.0, (_micros(self.clock.now()) - seen.complete) / 1e6)
+        if self._complete is None:
+            self._complete = (self.clock.monotonic() - ago, seen.complete)
 
     def _advance(self) -> None:
         tail = self._tail
@@ -457,11 +480,16 @@ class Archiver:
         self._advance()
 
     def _working(self, run: _Run) -> None:
+        """An attempt began. After one that failed, only what is stored or known to be complete ends the trouble."""
         self.report.source = run.source.address
+        if self.report.state != "Stalled":
+            self._works()
+
+    def _works(self) -> None:
         if self.report.state != "Archiving":
             self.report.state, self.report.since = "Archiving", self._now()
             self.report.reason = self.report.message = self.report.remedy = ""
-            log.info("archiving", source=run.source.address, position=self.report.position)
+            log.info("archiving", source=self.report.source, position=self.report.position)
 
     def _stalled(self, reason: str, message: str, remedy: str = "") -> None:
         self._advance()

@@ -95,6 +95,11 @@ class Header:
         """It was made for the stream and stands in no file."""
         return self.end == 0 or bool(self.flags & _ARTIFICIAL)
 
+    @property
+    def unplaced(self) -> bool:
+        """It does not say where it ends: inside of a transaction MariaDB 11.7 and later leave that to the last event."""
+        return self.end == 0 and not self.flags & _ARTIFICIAL
+
 
 def header_of(event: bytes) -> Header:
     """The head of an event; raises `Malformed`."""

@@ -32,6 +32,7 @@ for kept in "${{DATA_DIR:-/var/lib/mysql}}/data/{_KEPT}"; do
   grep '^position=' "$kept" >>"$run/manifest.facts"
   fact transaction "$(sed -n 's/^stop=//p' "$kept")"
   fact committed "$(sed -n 's/^committed=//p' "$kept")"
+  rm -rf "${{FORWARD:-}}"
 done
 # forward [OPTION ...]: the server with the rows of the backup ends, the archive is applied, and it runs again with OPTIONs.
 forward() {{

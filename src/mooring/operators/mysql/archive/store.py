@@ -290,10 +290,17 @@ class Archive:
         return self._above(chain, floor)
 
     async def drop(self, chain: Chain) -> None:
-        """Delete a chain that a later one follows; its entry goes last."""
-        names = [one.name async for one in self.store.list(self._place(chain))]
-        for name in names:
-            await self.store.delete(name)
+        """Delete a chain that a later one follows; its entry goes last.
+
+        The index goes from its end on: what an interrupted call leaves is a chain without holes, for the next call.
+        """
+        place = self._place(chain)
+        for kind in ("entries", "pages", "data", "floor.json"):
+            names = [
+                one.name async for one in self.store.list(place) if one.name.startswith(f"{place}/{kind}")
+            ]
+            for name in sorted(names, reverse=True):
+                await self.store.delete(name)
         await self.store.delete(f"{self.root}/chains/{chain.number:08d}.json")
 
     async def _replace(self, name: str, what: Seen | Floor) -> None:

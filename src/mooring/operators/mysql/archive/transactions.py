@@ -157,6 +157,9 @@ class Line:
                 return None
         if self.description is None:
             raise Malformed("a log without its description")
+        if self._open is not None and head.unplaced:
+            self._at = (self._at + head.size) & 0xFFFFFFFF
+            return self._goes_on(event, head, self.description)
         if head.artificial:
             return None
         self._follows(head)

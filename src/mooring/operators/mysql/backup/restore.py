@@ -61,7 +61,12 @@ class MySQLRestores(VolumeRestores[MySQLCluster, Inputs]):
         except NotCached:  # the operator began without its backups
             backups = []
         flavor = flavor_of(spec.image or DEFAULT_IMAGE, spec.flavor) or "mariadb"
-        found = nearest(backups, cluster, point, flavor=flavor)
+        known = self.recorded(ctx.obj) or RestoreStatus()
+        began = (known.backup or "") if known.tries else ""
+        source = ctx.client.find(ctx.obj.__class__, cluster, namespace=ctx.key.namespace)
+        archive = source.spec.archive if source is not None and source.spec is not None else None
+        archived = archive.target if archive is not None else None
+        found = nearest(backups, cluster, point, flavor=flavor, began=began, archived=archived)
         if isinstance(found, Wait):
             return found
         return source_of(RestoreFrom(backup=found.metadata.name), found, kind=MySQLBackup.resource.kind)
