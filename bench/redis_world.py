@@ -587,6 +587,8 @@ class World:
                 return it.my_id
             case ["DEBUG", *pairs]:
                 return self._debug(it, pairs)
+            case ["CONFIG", "SET", "announce-port", _]:
+                return "OK"
             case ["MASTERS"]:
                 self._look(it)
                 return [self._master(it)] if it.master else []

@@ -353,6 +353,7 @@ sentinel-0 SENTINEL SLAVES mymaster
 sentinel-1 SENTINEL SLAVES mymaster
 sentinel-2 SENTINEL SLAVES mymaster
 sentinel-0 SENTINEL DEBUG INFO-PERIOD 2000 PING-PERIOD 1000
+sentinel-0 SENTINEL CONFIG SET announce-port 26379
 sentinel-0 SENTINEL FAILOVER mymaster
 redis-1 ROLE
 sentinel-0 {QUICK}
