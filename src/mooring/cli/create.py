@@ -131,7 +131,9 @@ async def _origin(cluster: Cluster, entry: Entry, text: str) -> tuple[Collection
     """The backup that is meant by ``NAME`` or ``COLLECTION/NAME``; raises `Refused`."""
     known = [one.name for one in entry.spec.collections if one.restore is not None]
     if not known:
-        raise Refused(f"{entry.name} is made of no backups here")
+        raise Refused(
+            f"{entry.name} is not made from a backup here; write spec.restoreFrom in YAML where its kind has it"
+        )
     collection, slash, name = text.rpartition("/")
     body = {"collection": collection if slash else known[0], "name": name}
     try:

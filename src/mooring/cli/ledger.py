@@ -44,7 +44,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a node of a Redis Cluster (default port 6379); may be repeated",
     )
     where.add_argument("--mysql", metavar="HOST[:PORT]", help="a MariaDB or MySQL server (default port 3306)")
-    parser.add_argument("--user", default="root", help="account of --mysql (default root)")
+    parser.add_argument(
+        "--user",
+        default="",
+        help="account of --mysql (default root), or ACL user of Redis (default: none is named)",
+    )
     parser.add_argument(
         "--table", default="", metavar="DB.TABLE", help="of --mysql, made where it is missing"
     )
@@ -107,7 +111,8 @@ def _context(authority: Path) -> ssl.SSLContext:
 def _ledger(options: argparse.Namespace, password: str) -> Ledger:
     tls = _context(options.tls_ca) if options.tls_ca else None
     redis, sentinel = (6379, 26379) if tls is None else (TLS_PORT, SENTINEL_TLS_PORT)
-    how = {"password": password, "rate": options.rate, "wait_every": options.wait_every, "tls": tls}
+    login = [(options.user, password)] if options.user else password
+    how = {"password": login, "rate": options.rate, "wait_every": options.wait_every, "tls": tls}
     if options.cluster:
         return ClusterLedger([parse_address(text, port=redis) for text in options.cluster], **how)
     return Ledger(
@@ -127,7 +132,7 @@ def _mysql_ledger(options: argparse.Namespace, password: str) -> MySQLLedger:
 
     return MySQLLedger(
         where,
-        Login(user=options.user, passwords=(("password", password),)),
+        Login(user=options.user or "root", passwords=(("password", password),)),
         clients=options.writers,
         rate=options.rate / options.writers,
         port=address.port,

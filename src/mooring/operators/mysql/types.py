@@ -6,7 +6,7 @@ served as a kind of its own with the same spec and status (`compatible`).
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, ClassVar, Final
 
 from mooring.kube.object import Object, Resource
@@ -206,11 +206,21 @@ class PointInTime(Part, frozen=True, kw_only=True):
     ] = None
     time: Annotated[
         datetime | None,
-        F("The last moment; what was committed later is left out.", schema=TIME),
+        F(
+            "The last moment, in UTC unless it names a zone; what was committed later is left out.",
+            schema=TIME,
+        ),
     ] = None
     allow_gap: Annotated[
         bool | None, F("Go on across transactions that are missing in the archive. Default: refused.")
     ] = None
+
+    @property
+    def moment(self) -> datetime | None:
+        """``time`` with its zone."""
+        if self.time is None or self.time.tzinfo is not None:
+            return self.time
+        return self.time.replace(tzinfo=UTC)
 
 
 @rules(

@@ -76,8 +76,8 @@ def fetcher(target: Target, backup: str, point: PointInTime, *, image: str, data
     ]
     if point.gtid:
         arguments.append(f"--gtid={point.gtid}")
-    if point.time is not None:
-        arguments.append(f"--time={point.time.isoformat()}")
+    if point.moment is not None:
+        arguments.append(f"--time={point.moment.isoformat()}")
     if point.allow_gap:
         arguments.append("--allow-gap")
     return core.Container(

@@ -135,7 +135,7 @@ async def resolve(archive: Archive, base: Position, goal: Goal) -> Way:
             raise Refused(
                 "AfterArchive",
                 f"{moment(goal.time)} is later than what the archive is known to have: {moment(complete) or 'nothing'}",
-                "choose an earlier time, or leave the target out to restore all that there is",
+                "choose a time up to that one",
             )
     return Way(
         base=way.base, stop=way.stop, committed=way.committed, position=way.position, last=way.last, holes=tuple(holes),

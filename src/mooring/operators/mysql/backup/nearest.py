@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from mooring.actor import Wait
 from mooring.objectstore import Target
 from mooring.operators.backup.layout import archive_of
+from mooring.operators.backup.rules import reach
 from mooring.operators.backup.types import SUCCEEDED, BackupStatus
 from mooring.operators.mysql.archive.target import Refused, goal_gtid, holds
 from mooring.operators.mysql.backup.types import MySQLBackup
@@ -46,10 +47,13 @@ def nearest(
         # One whose test restore failed is the last resort: an older one leads to the same point.
         beside = [one for one in before if archived is not None and _target(one) == archived] or before
         return ([one for one in beside if not _is_refuted(one)] or beside)[-1]
-    status, asked = _status(made[0]), point.gtid or (f"{point.time:%Y-%m-%dT%H:%M:%SZ}" if point.time else "")
+    status, asked = (
+        _status(made[0]),
+        point.gtid or (f"{point.moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if point.moment else ""),
+    )
     text = (
         f"spec.restoreFrom.pointInTime: the oldest backup of {cluster}, {made[0].metadata.name}, ended at "
-        f"{_finished(made[0]):%Y-%m-%dT%H:%M:%SZ} with all up to {status.position}, which is not before {asked}; choose a "
+        f"{_finished(made[0]):%Y-%m-%dT%H:%M:%SZ} {reach(status.position)}, which is not before {asked}; choose a "
         "later point, or name an older backup by target and prefix"
     )
     return Wait("BeforeBackups", text, after=60.0, stalled=True)
@@ -73,8 +77,8 @@ def _is_refuted(one: MySQLBackup) -> bool:
 
 
 def _is_before(one: MySQLBackup, point: PointInTime, flavor: Flavor) -> bool:
-    if point.time is not None:
-        return _finished(one) <= point.time
+    if point.moment is not None:
+        return _finished(one) <= point.moment
     try:
         return not holds(
             flavor, parse(flavor, _status(one).position or ""), goal_gtid(flavor, point.gtid or "")
