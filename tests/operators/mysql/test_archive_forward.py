@@ -172,6 +172,7 @@ MADE = [
         (PointInTime(gtid="0-1-9999"), "third"),
         (PointInTime(time=datetime(2026, 1, 2, 2, tzinfo=UTC)), "second"),
         (PointInTime(time=datetime(2026, 1, 2, 2, 59, tzinfo=UTC)), "second"),
+        (PointInTime(time=datetime(2026, 1, 2, 2, 59)), "second"),  # noqa: DTZ001 - without a zone it is UTC
     ],
 )
 def test_of_a_cluster_the_newest_backup_before_the_point_is_restored(

@@ -47,13 +47,12 @@ def nearest(
         # One whose test restore failed is the last resort: an older one leads to the same point.
         beside = [one for one in before if archived is not None and _target(one) == archived] or before
         return ([one for one in beside if not _is_refuted(one)] or beside)[-1]
-    status, asked = (
-        _status(made[0]),
-        point.gtid or (f"{point.moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if point.moment else ""),
-    )
+    status, asked = _status(made[0]), point.gtid or ""
+    if point.moment is not None:
+        asked = f"{point.moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     text = (
         f"spec.restoreFrom.pointInTime: the oldest backup of {cluster}, {made[0].metadata.name}, ended at "
-        f"{_finished(made[0]):%Y-%m-%dT%H:%M:%SZ} {reach(status.position)}, which is not before {asked}; choose a "
+        f"{_finished(made[0]):%Y-%m-%dT%H:%M:%SZ} ({reach(status.position)}), which is not before {asked}; choose a "
         "later point, or name an older backup by target and prefix"
     )
     return Wait("BeforeBackups", text, after=60.0, stalled=True)
