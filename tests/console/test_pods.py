@@ -12,9 +12,10 @@ from tests.console.bed import ADMIN, ANN, SECRET, Bed, Browser
 
 from mooring.catalog import packaged
 from mooring.console.pods import LINE_BYTES, forward, log_query, pod_rows
-from mooring.console.rows import phase_of
+from mooring.console.rows import phase_of, row, status_of
 from mooring.console.session import SignedOut
-from mooring.kube import TransportError
+from mooring.kube import Resource, TransportError
+from mooring.kube.object import decode
 
 ENTRIES = {entry.name: entry for entry in packaged()}
 
@@ -150,3 +151,14 @@ def test_what_serves_and_needs_somebody_is_degraded_not_failed() -> None:
     stalled = {"type": "Stalled", "status": "True", "reason": "StorageChanged"}
     assert phase_of([stalled, {"type": "Ready", "status": "True"}], deleting=False) == ("Degraded", stalled)
     assert phase_of([stalled, {"type": "Ready", "status": "False"}], deleting=False) == ("Failed", stalled)
+
+
+@pytest.mark.parametrize(
+    ("ready", "phase", "shown"),
+    [("True", "Succeeded", "Succeeded"), ("False", "Failed", "Failed"), ("False", "Running", "Provisioning")],
+)
+def test_a_backup_that_is_over_says_how_it_ended(ready: str, phase: str, shown: str) -> None:
+    kind = status_of(Resource("mysql.mooring.dev", "v1alpha1", "MySQLBackup", "mysqlbackups"))
+    status = {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}
+    body = {"metadata": {"name": "first", "namespace": "default"}, "status": status}
+    assert row(ENTRIES["mysql-backup"], decode(body, kind))["phase"] == shown

@@ -62,8 +62,8 @@ export function Loading() {
   );
 }
 
-const SIGNS: Record<string, string> = { Running: "●", Failed: "▲", Degraded: "▲", Deleting: "✕" };
-export const PHASES = new Set(["Pending", "Provisioning", "Running", "Updating", "Degraded", "Failed", "Deleting", "Unknown"]);
+const SIGNS: Record<string, string> = { Running: "●", Succeeded: "✓", Failed: "▲", Degraded: "▲", Deleting: "✕" };
+export const PHASES = new Set(["Pending", "Provisioning", "Running", "Succeeded", "Updating", "Degraded", "Failed", "Deleting", "Unknown"]);
 
 export function Phase({ phase }: { phase: string }) {
   const { t } = useSpeech();

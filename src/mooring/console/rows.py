@@ -40,6 +40,8 @@ def row(entry: Entry, obj: Object) -> dict[str, Any]:
     phase, why = phase_of(
         conditions, deleting=meta.deletion_timestamp is not None, ready=entry.spec.status.ready
     )
+    if entry.spec.companion and phase in ("Running", "Provisioning"):
+        phase = _ended(obj) or phase
     return {
         "entry": entry.name,
         "namespace": meta.namespace or "",
@@ -52,6 +54,12 @@ def row(entry: Entry, obj: Object) -> dict[str, Any]:
         "message": _text(why.get("message")),
         **({"companion": True} if entry.spec.companion else {}),
     }
+
+
+def _ended(obj: Object) -> str:
+    """Of what is done once, such as a backup: how it ended, by its own word; "" while it goes on."""
+    found = pointer.get({"status": getattr(obj, "status", None)}, "/status/phase")
+    return found if found in ("Succeeded", "Failed") else ""
 
 
 def phase_of(
