@@ -186,3 +186,36 @@ async def test_new_clusters_begin_at_a_gtid_and_a_time_of_an_archive_over_a_fail
 
 def text(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
+
+
+async def test_an_archive_that_cannot_be_made_does_not_keep_a_cluster_from_a_failover(
+    mysql: MySQLStage,
+) -> None:
+    labels = {"app": "theirs"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "any", "image": "mariadb:10.11"}]},
+    }
+    metadata = {"name": f"{mysql.name}-archive", "namespace": "default"}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    await mysql.bed.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
+    patch = MergePatch({"spec": {"archive": {"target": {"claim": {"name": "archive"}}}}})
+    await mysql.bed.client.patch(MySQLCluster, mysql.name, patch, namespace="default")
+
+    async def refused() -> bool:
+        return (await condition(mysql, "Archived")).reason == "ArchiverNotMade"
+
+    await eventually(refused)
+    assert f"{mysql.name}-archive exists" in ((await condition(mysql, "Archived")).message or "")
+    old = await mysql.primary()
+    mysql.kill(old)
+    await mysql.led_by_another(old)
+    await mysql.exact()
+    await mysql.bed.client.delete(Deployment, f"{mysql.name}-archive", namespace="default")
+
+    async def made() -> bool:
+        return (await condition(mysql, "Archived")).reason != "ArchiverNotMade"
+
+    await eventually(made)
+    patch = MergePatch({"spec": {"archive": None}})
+    await mysql.bed.client.patch(MySQLCluster, mysql.name, patch, namespace="default")

@@ -22,7 +22,7 @@ from mooring.kube.objects import apps, batch, core, policy
 from mooring.operators.mysql import compatible, effects
 from mooring.operators.mysql.access import turned
 from mooring.operators.mysql.archive.poll import Archivers
-from mooring.operators.mysql.archive.shown import news, shown, with_condition
+from mooring.operators.mysql.archive.shown import hindered, news, shown, with_condition
 from mooring.operators.mysql.archive.workload import is_archiver, root_of
 from mooring.operators.mysql.backup.actor import register_backups
 from mooring.operators.mysql.backup.restore import MySQLRestores
@@ -75,6 +75,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self.databases = databases or Servers(manager.fence.check, lambda key: self.wake(key))
         self._metrics = Metrics(manager)
         self.archivers = Archivers(manager, lambda key: self.wake(key))
+        self._hindered = effects.Hindered()
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
@@ -100,6 +101,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         """Drop the metrics and the pulse."""
         self.databases.forget(key)
         self.archivers.forget(key)
+        self._hindered.clear(key)
         self._metrics.forget(key)
 
     async def inputs(self, ctx: Context[MySQLCluster]) -> Inputs | Outcome:
@@ -124,7 +126,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         """The step that brings the child objects in line, unless the cluster is paused."""
         if inputs.wanted.paused:
             return None
-        return self._restores.observe(ctx, inputs) or effects.correct_children(ctx, inputs)
+        return self._restores.observe(ctx, inputs) or effects.correct_children(ctx, inputs, self._hindered)
 
     async def snapshot(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Snapshot:
         """Ask every server; raises `Conflict` when the status that decisions rest on was written meanwhile.
@@ -165,6 +167,8 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
             ) or datetime.fromisoformat(ctx.obj.metadata.creation_timestamp or "")
             heard = self.archivers.follow(ctx.key, self._archiver(ctx.key), recorded=recorded)
             archive = shown(status.archive, heard, prefix=root_of(ctx.obj), now=now)
+            if why := self._hindered.why(ctx.key):
+                archive = hindered(status.archive, why, prefix=root_of(ctx.obj), now=now)
         else:
             self.archivers.forget(ctx.key)
         conditions = with_condition(status.conditions or (), archive, now=now)

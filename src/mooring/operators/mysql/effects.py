@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from datetime import datetime, timedelta
+from typing import Final
 
 from msgspec.structs import replace
 
 from mooring.actor import Context, Move, Outcome, StepFailed
-from mooring.actor.children import Named
+from mooring.actor.children import Drift, Named
 from mooring.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
-from mooring.kube.object import controller_of
+from mooring.kube.object import Key, Object, controller_of
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
 from mooring.operators.mysql.inputs import Inputs
@@ -25,7 +30,7 @@ from mooring.operators.mysql.moves import (
     Unask,
     WriteTemplate,
 )
-from mooring.operators.mysql.names import COMPONENT, INPUTS, ORDER, SWITCH_TO
+from mooring.operators.mysql.names import ARCHIVE, COMPONENT, INPUTS, ORDER, SWITCH_TO
 from mooring.operators.mysql.specs import Specs
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
 from mooring.operators.workload import effects
@@ -35,15 +40,43 @@ from mooring.operators.workload.configuration import PublishConfig
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.template import mounted_config_maps
 
-__all__ = ["carry_out", "correct_children", "mounted"]
+__all__ = ["Hindered", "carry_out", "correct_children", "mounted"]
+
+ASK_AGAIN: Final = timedelta(seconds=30)
+"""Until what was refused of an archive is applied again."""
 
 
-def correct_children(ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | None:
-    """Bring the child objects in line with the declaration; ``None`` when they are."""
+@dataclass
+class Hindered:
+    """Why archivers cannot be made, by cluster. A cluster goes on without, so this only paces attempts and is shown."""
+
+    _known: dict[Key, tuple[str, datetime]] = field(default_factory=dict)
+
+    def why(self, key: Key) -> str:
+        """What is in the way; "" for nothing."""
+        return self._known.get(key, ("", None))[0]
+
+    def waits(self, key: Key, now: datetime) -> bool:
+        """An attempt failed lately."""
+        known = self._known.get(key)
+        return known is not None and now < known[1]
+
+    def note(self, key: Key, why: str, now: datetime) -> None:
+        """Something is in the way."""
+        self._known[key] = (why, now + ASK_AGAIN)
+
+    def clear(self, key: Key) -> None:
+        """Nothing is in the way any more."""
+        self._known.pop(key, None)
+
+
+def correct_children(ctx: Context[MySQLCluster], inputs: Inputs, hindered: Hindered) -> Outcome | None:
+    """Bring the child objects in line with the declaration; ``None`` when they are.
+
+    Those of the archive come last: what is in their way keeps no cluster from a failover.
+    """
     specs, found = inputs.specs, inputs.found
-    drift = ctx.children.settle(
-        specs.objects, given=found, keep=mounted(ctx, inputs), unowned=specs.unowned()
-    )
+    drift, archive = _apart(ctx, inputs)
     if given := _given_credentials(ctx, inputs):
         return ctx.act("AdoptCredentials", _label_secret, ctx, given, specs.labels)
     if drift.foreign:
@@ -58,7 +91,51 @@ def correct_children(ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | No
     wrong = [claim for claim in claims if owned(ctx.obj, claim) is specs.keeps_claims]
     if wrong:
         return ctx.act("OwnClaims", own_claims, ctx, wrong, not specs.keeps_claims)
+    if archive.foreign:
+        hindered.note(ctx.key, f"{archive.taken}; delete that object, or remove spec.archive", ctx.now())
+    elif not archive:
+        hindered.clear(ctx.key)
+    elif not hindered.waits(ctx.key, ctx.now()):
+        return ctx.act("ApplyArchive", _apply_archive, ctx, archive, hindered.note, message=str(archive))
     return None
+
+
+async def _apply_archive(
+    ctx: Context[MySQLCluster], drift: Drift, note: Callable[[Key, str, datetime], None]
+) -> None:
+    try:
+        await ctx.children.apply(drift)
+    except (Forbidden, Invalid) as error:
+        note(ctx.key, f"the API server refuses what archives the binary log: {error}", ctx.now())
+        ctx.log.warning("the archiver cannot be made", error=str(error))
+
+
+def _apart(ctx: Context[MySQLCluster], inputs: Inputs) -> tuple[Drift, Drift]:
+    """What differs: of the cluster itself, and of its archive."""
+    specs = inputs.specs
+    drift = ctx.children.settle(
+        specs.objects, given=inputs.found, keep=mounted(ctx, inputs), unowned=specs.unowned()
+    )
+    if not drift and not drift.foreign:
+        return drift, drift
+    taken = ctx.children.diff(specs.archive()).foreign if drift.foreign else ()
+    own = replaced(
+        drift,
+        apply=tuple(one for one in drift.apply if not _archives(one)),
+        prune=tuple(one for one in drift.prune if not _archives(one)),
+        foreign=tuple(one for one in drift.foreign if one not in taken),
+    )
+    archive = replaced(
+        drift,
+        apply=tuple(one for one in drift.apply if _archives(one)),
+        prune=tuple(one for one in drift.prune if _archives(one)),
+        foreign=taken,
+    )
+    return own, archive
+
+
+def _archives(one: Object) -> bool:
+    return (one.metadata.labels or {}).get("app.kubernetes.io/name") == ARCHIVE
 
 
 def _given_credentials(ctx: Context[MySQLCluster], inputs: Inputs) -> core.Secret | None:
@@ -156,8 +233,13 @@ async def _annotate_cluster(ctx: Context[MySQLCluster], annotations: dict[str, s
 async def _apply(
     ctx: Context[MySQLCluster], inputs: Inputs, specs: Specs, *, but: type[apps.StatefulSet] | None = None
 ) -> None:
-    keep = mounted(ctx, inputs)
-    await effects.apply(ctx, specs.objects(), keep=keep, unowned=specs.unowned(), but=but)
+    """All but the archive: what is refused of that must not end a step."""
+    objects = [one for one in specs.objects() if not _archives(one)]
+    archive = [
+        one for kind in (core.ConfigMap, apps.Deployment) for one in ctx.children.of(kind) if _archives(one)
+    ]
+    keep = [*mounted(ctx, inputs), *((type(one), one.metadata.name or "") for one in archive)]
+    await effects.apply(ctx, objects, keep=keep, unowned=specs.unowned(), but=but)
 
 
 def _without_revision(status: MySQLClusterStatus) -> MySQLClusterStatus:

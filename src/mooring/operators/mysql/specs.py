@@ -137,11 +137,15 @@ class Specs:
             *self.certificates(),
             self.set(),
             self.budget(),
-            *archive_objects(
-                self._cluster, flavor=self._found.flavor, tls=self._found.tls, security=pod_security()
-            ),
+            *self.archive(),
         ]
         return made
+
+    def archive(self) -> list[core.ConfigMap | apps.Deployment]:
+        """What archives the binary log: nothing that the cluster itself needs."""
+        return archive_objects(
+            self._cluster, flavor=self._found.flavor, tls=self._found.tls, security=pod_security()
+        )
 
     @property
     def size(self) -> int:

@@ -15,7 +15,7 @@ from mooring.kube.objects import meta
 from mooring.operators.mysql.archive.archiver import Report
 from mooring.operators.mysql.types import ArchiveGap, ArchiveStatus
 
-__all__ = ["ARCHIVED", "Heard", "news", "shown", "with_condition"]
+__all__ = ["ARCHIVED", "Heard", "hindered", "news", "shown", "with_condition"]
 
 ARCHIVED: Final = "Archived"
 """Condition: the binary log is archived, and not far behind."""
@@ -88,6 +88,13 @@ def _made(before: ArchiveStatus | None, heard: Heard, prefix: str, now: datetime
         if report.gap
         else None,
     )
+
+
+def hindered(before: ArchiveStatus | None, why: str, *, prefix: str, now: datetime) -> ArchiveStatus:
+    """The status while no archiver can be made."""
+    known = before if before is not None and before.prefix == prefix else ArchiveStatus(prefix=prefix)
+    made = replace(known, state="Stalled", reason="ArchiverNotMade", message=why[:_LONGEST])
+    return known if made == known else replace(made, observed_at=_second(now))
 
 
 def with_condition(
