@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final
@@ -64,6 +65,10 @@ KNOWN: Final[dict[str, list[Any]]] = {
 }
 
 
+#: Entries of the cluster's Secret that stay once they were needed.
+_OWN: Final = re.compile(r"previous|mooring-.*|exporter\.json|users\..*")
+
+
 def declared(resource: str, obj: JsonObject) -> JsonObject:
     """An object without what tells how a cluster came to be as it is: who leads, and since when."""
     if resource == "pods":
@@ -73,8 +78,13 @@ def declared(resource: str, obj: JsonObject) -> JsonObject:
         conditions = (obj.get("status") or {}).get("conditions") or []
         ready = {one["type"]: one["status"] for one in conditions if one["type"] in ("Ready", "Stalled")}
         return {**obj, "status": {"conditions": ready}}
-    if resource == "secrets":  # the password before may be needed once more
-        return {**obj, "data": {name: text for name, text in obj["data"].items() if name != "previous"}}
+    if (
+        resource == "secrets"
+    ):  # the password before may be needed once more, and accounts stay with their passwords
+        kept = {name: text for name, text in obj["data"].items() if not _OWN.fullmatch(name)}
+        return {**obj, "data": kept}
+    if resource == "networkpolicies.networking.k8s.io":
+        return {"metadata": {"name": obj["metadata"]["name"]}, "spec": obj["spec"]}
     if resource == "statefulsets.apps":
         return {name: value for name, value in obj.items() if name != "status"}
     if obj["metadata"]["name"].startswith("redis-live-"):  # what was set once is set back, not left out
