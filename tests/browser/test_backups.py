@@ -188,7 +188,7 @@ def test_a_redis_is_backed_up_and_a_new_one_begins_with_it(shop: Page, plane: Pl
 
     page.find("related-shop-first").find_element(By.LINK_TEXT, "shop-first").click()
     page.until(lambda: page.driver.current_url.endswith("/redis-backup/shop-first"))
-    page.until(lambda: page.phase() == "Running")
+    page.until(lambda: page.phase() == "Succeeded")
     page.press("Metrics")
     page.until(lambda: page.shows("Size") and page.shows("7.0"))
     assert page.axe(axe) == []
