@@ -315,7 +315,9 @@ def traces(directory: Path) -> list[str]:
     found += [f"process {pid}" for pid in leftover_processes(node)]
     cgroups = detect(plane)
     found += [f"control group process {pid}" for pid in cgroups.pids()]
-    found += [f"control group {path}" for path in Path("/sys/fs/cgroup").glob(f"**/mooring-{plane}")]
+    # Not by a glob, which fails where the group of another plane goes meanwhile.
+    groups = (Path(path) for path, _, _ in os.walk("/sys/fs/cgroup"))
+    found += [f"control group {path}" for path in groups if path.name == f"mooring-{plane}"]
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     found += [f"mount {line}" for line in mounts if str(directory) in line]
     memory = memory_directory(plane)
