@@ -1,4 +1,4 @@
-"""What was done with instances, by whom and when, as far as a user may see: from Events, and from the objects' metadata.
+"""Who did what with instances, and when, as far as a user may see it: from Events and from the objects' metadata.
 
 Three sources. Events that this console records say which user did what. Other Events say what operators did. The
 metadata of an object says when it was created, and which program changed its declaration last (``managedFields``).

@@ -381,7 +381,7 @@ class Api:
         return answer(operators(view.objects(), leases, entries=served, seen=seen, now=self._clock.now()))
 
     async def activity(self, request: web.Request) -> web.Response:
-        """What was done with instances, by whom and when, the newest first."""
+        """Who did what with instances, and when, newest first."""
         query = request.query
         namespace = _namespace(query["namespace"]) if query.get("namespace") else ""
         entries = list((await self._templates.visible(request[SESSION])).values())

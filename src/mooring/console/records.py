@@ -55,7 +55,7 @@ class Records:
     ) -> None:
         """Record that a user did something with an instance.
 
-        ``message`` is for whoever reads Events, ``detail`` for who knows user and reason already; no secret is in them.
+        ``message`` goes into the Event, ``detail`` into the log line, which has user and reason already. Neither has secrets.
         """
         if self._clock.monotonic() < self._until:
             return

@@ -274,7 +274,7 @@ async def test_a_table_whose_rows_clone_would_leave_out_is_refused(stand: Stand)
     run = stand.backup("Physical")
     data, store = await run.over()
     assert (data == 0, store == 0) == (False, False)
-    assert "not of shop.old" in run.report.message
+    assert "convert shop.old by" in run.report.message
     assert not list(run.store.rglob("manifest.json"))
 
 

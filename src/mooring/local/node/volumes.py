@@ -106,7 +106,7 @@ class PodVolumes:
     _paths: dict[str, Path] = field(init=False, default_factory=dict)
     #: Volumes whose files are written here. What their ``..data`` leads to is ours; in others a pod may have made one.
     _written: set[str] = field(init=False, default_factory=set)
-    #: Claims that the pod declares read-only: whoever writes there keeps the lock, and its files stay as they are.
+    #: Claims that the pod declares read-only: the pod that writes there keeps the lock, and the files keep their group.
     _read_only: set[str] = field(init=False, default_factory=set)
     _locks: dict[str, VolumeLock] = field(init=False, default_factory=dict)
     _memory: list[Path] = field(init=False, default_factory=list)

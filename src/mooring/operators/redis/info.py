@@ -27,10 +27,10 @@ def keys_of(info: Mapping[str, str]) -> int:
 
 
 def rewriting(info: Mapping[str, str]) -> bool:
-    """Whether it writes its append-only file anew, or is about to.
+    """Whether it rewrites its append-only file, or will soon.
 
-    A first one, as after every full synchronisation, keeps it from ending: it refuses SIGTERM ("Writing initial AOF,
-    can't exit"), forgets about it, and is killed when the pod's grace period is over.
+    While a server writes its first one, as after every full synchronisation, it refuses SIGTERM ("Writing initial AOF,
+    can't exit") and forgets the signal. The pod then stays until its grace period ends.
     """
     return "1" in (info.get("aof_rewrite_in_progress"), info.get("aof_rewrite_scheduled"))
 

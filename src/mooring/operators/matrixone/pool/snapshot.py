@@ -88,7 +88,7 @@ def recorded(snapshot: ClaimSnapshot) -> Candidate | None:
 
 
 def chosen(snapshot: ClaimSnapshot) -> Candidate | None:
-    """The pod that the claim is to move to, whoever has it now."""
+    """The pod that the claim moves to, even if another claim has it now."""
     uid = snapshot.token.partition("/")[0]
     return next((one for one in snapshot.pods if uid and one.uid == uid), None)
 

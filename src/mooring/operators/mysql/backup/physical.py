@@ -109,7 +109,7 @@ take_mysql() {{
   log=$scratch/server.log
   unsafe=$(at "SELECT CONCAT(TABLE_SCHEMA, '.', TABLE_NAME) FROM information_schema.TABLES \
     WHERE ENGINE NOT IN ('InnoDB', 'PERFORMANCE_SCHEMA', 'MEMORY') AND $_theirs LIMIT 3")
-  [ -z "$unsafe" ] || fail "CLONE copies rows of InnoDB alone, not of" $unsafe "; ALTER TABLE ... ENGINE=InnoDB"
+  [ -z "$unsafe" ] || fail "CLONE copies only InnoDB tables; convert" $unsafe "by ALTER TABLE ... ENGINE=InnoDB"
   mkdir -p "$volume/own"
   "$server" --no-defaults --datadir="$volume/own" --initialize-insecure --secure-file-priv=NULL --innodb-page-size="$page" \
     --innodb-data-file-path="$file" --lower-case-table-names="$(at 'SELECT @@lower_case_table_names')" >"$log" 2>&1 ||

@@ -300,7 +300,7 @@ class Steps:
         return server is not None and server.me.id == peer.id and server.covered
 
     async def _fail_over(self, target: Target, how: str) -> None:
-        words = [how] if how == "BUMPEPOCH" else ["FAILOVER", *([how] if how else [])]
+        words = [how] if how == "BUMPEPOCH" else ["FAILOVER", how]
         await self._one(target, "CLUSTER", *words)
 
     async def _until_master(self, move: Promote) -> None:

@@ -150,7 +150,7 @@ class Server:
     syncing: bool = False
     loading: bool = False
     rewriting: bool = False
-    """It writes its append-only file anew; of a first one SIGTERM does not end it (see `mooring.operators.redis.info.rewriting`)."""
+    """It rewrites its append-only file. While it writes its first one, it refuses SIGTERM; see `info.rewriting`."""
     covered: bool = True
     """CLUSTER INFO says ok."""
 

@@ -82,7 +82,7 @@ class Server:
     replicas: tuple[Replica, ...] = ()
     keys: int = 0
     rewriting: bool = False
-    """It writes its append-only file anew; of a first one SIGTERM does not end it (see `mooring.operators.redis.info.rewriting`)."""
+    """It rewrites its append-only file. While it writes its first one, it refuses SIGTERM; see `info.rewriting`."""
     config: Mapping[str, str] = field(default_factory=dict)
     auth: Auth | None = None
     """Which passwords it takes and presents; None where it was not asked."""
