@@ -24,6 +24,7 @@ def operator() -> Operator:
     return replace(OPERATOR, register=partial(OPERATOR.register, timeout=SECONDS))
 
 
+@pytest.mark.nightly
 async def test_a_change_that_takes_too_long_is_failed_harms_nothing_and_ends_well_by_itself(
     make: Make,
 ) -> None:
