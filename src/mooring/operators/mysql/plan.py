@@ -21,6 +21,7 @@ from mooring.operators.mysql import (
     roles,
     roll,
     switchover,
+    tuning,
 )
 from mooring.operators.mysql.moves import Fence, InSync, Promote, Switch, Verdict, Wait
 from mooring.operators.mysql.names import PAUSE
@@ -95,10 +96,12 @@ _RULES: tuple[Rule, ...] = (
     switchover.leave,
     durability.keep,
     drift.variables,
+    tuning.retreat,
     access.accounts,
     switchover.ask,
     _change,
     access.certificates,
     access.storage,
+    tuning.tune,
 )
 """In this order."""
