@@ -13,6 +13,7 @@ from typing import ClassVar, Final, Protocol
 from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.gtid import Position
+from mooring.operators.mysql.names import BACKUP
 from mooring.operators.mysql.topology import Flavor, Load, Replication, SemiSync, Server, Setting
 
 __all__ = ["DAY", "Dialect", "Source", "listed", "named", "number", "on", "text_of"]
@@ -21,7 +22,7 @@ DAY: Final = 86400
 """Seconds that a commit waits for acknowledgements where it must not go on without them."""
 _SESSIONS: Final = (
     "p.ID <> CONNECTION_ID() AND p.USER NOT IN ('system user', 'event_scheduler', 'mooring', 'mooring_replication', "
-    "'mooring_monitor') AND p.COMMAND NOT LIKE 'Binlog Dump%' AND p.COMMAND <> 'Daemon'"
+    "'mooring_monitor', 'mooring_backup') AND p.COMMAND NOT LIKE 'Binlog Dump%' AND p.COMMAND <> 'Daemon'"
 )
 """Of the list of sessions, those of clients."""
 _COUNTERS: Final[Mapping[str, str]] = {
@@ -85,6 +86,8 @@ class Dialect(ABC):
     """Bytes of a server without data."""
     redo_counters: ClassVar[tuple[str, ...]]
     """Of SHOW GLOBAL STATUS, what `_redo` reads."""
+    users: ClassVar[str]
+    """Table of accounts."""
     columns: ClassVar[str]
     """What `survey` asks for beyond what both flavours have, the columns of `position` included."""
     positions: ClassVar[str]
@@ -114,10 +117,12 @@ class Dialect(ABC):
         if load:
             held = {*held, *self._tuned, *_SESSION, "max_connections", *self.caches}
         wanted = f"; SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed(held)})" if held else ""
+        backup = f"(SELECT COUNT(*) FROM {self.users} WHERE User = {quoted(BACKUP)})"  # noqa: S608 - constants
         return (
             f"SELECT @@version AS version, @@server_id AS server_id, {self.columns}, {self.positions}, "
             f"@@GLOBAL.{source}_enabled AS source, @@GLOBAL.{replica}_enabled AS replica, "
-            f"@@GLOBAL.{source}_timeout AS timeout, @@GLOBAL.{source}_wait_point AS wait_point; {self.replication()}; "
+            f"@@GLOBAL.{source}_timeout AS timeout, @@GLOBAL.{source}_wait_point AS wait_point, "
+            f"{backup} AS backup; {self.replication()}; "
             f"SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Threads_connected', 'Ssl_server_not_after', "
             f"'{source}_clients', '{source}_status', '{source}_wait_sessions'{counted}){wanted}"
         )
@@ -149,6 +154,7 @@ class Dialect(ABC):
                 waiting=int(status.get(f"{source}_wait_sessions") or 0),
                 active=status.get(f"{source}_status") == "ON",
             ),
+            backup_account=number(row, "backup") > 0,
             certificate=status.get("ssl_server_not_after") or "",
             held=held,
             load=self._load(status, held) if _COUNTERS["reads"] in status else None,

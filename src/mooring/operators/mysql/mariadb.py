@@ -42,6 +42,7 @@ class MariaDB(Dialect):
     pool_step = 16 << 20
     caches = ("aria_pagecache_buffer_size",)
     base = 64 << 20
+    users = "mysql.global_priv"
     redo_counters = ("innodb_checkpoint_age", "innodb_checkpoint_max_age")
     columns = "@@gtid_domain_id AS domain, @@GLOBAL.read_only AS read_only"
     positions = "@@GLOBAL.gtid_binlog_state AS binlog, @@GLOBAL.gtid_slave_pos AS slave"

@@ -34,6 +34,7 @@ class MySQL(Dialect):
     pool_step = 128 << 20
     caches = ()
     base = 384 << 20
+    users = "mysql.user"
     redo_counters = (
         *("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
         "innodb_redo_log_capacity_resized",

@@ -97,6 +97,7 @@ _RULES: tuple[Rule, ...] = (
     durability.keep,
     drift.variables,
     tuning.retreat,
+    access.backups,
     access.accounts,
     switchover.ask,
     _change,

@@ -230,8 +230,9 @@ def _instead(inputs: Inputs, snapshot: Snapshot, unknown: Sequence[str]) -> Wait
     unmet += unknown
     if unmet:
         return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
-    wanted = snapshot.wanted
-    return InSync(again=min(LOOK_AGAIN, wanted.tuning_window) if wanted.tuning in MEASURED else LOOK_AGAIN)
+    # The end of a window is announced by nothing.
+    window = snapshot.wanted.tuning_window if snapshot.wanted.tuning in MEASURED else 4 * LOOK_AGAIN
+    return InSync(again=min(LOOK_AGAIN, window / 4))
 
 
 # --- after a step ----------------------------------------------------------------------------------------

@@ -119,6 +119,8 @@ class Server:
     seeding: str = ""
     """Progress of a copy under way (MySQL clone)."""
     connections: int = 0
+    backup_account: bool = True
+    """There is the account of backups; a cluster that an earlier operator made has none."""
     certificate: str = ""
     """When the certificate that it shows ends, as ``Jan  2 15:04:05 2026 GMT``; "" for none."""
     accepted: Mapping[str, str] = field(default_factory=dict, repr=True)

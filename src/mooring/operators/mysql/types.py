@@ -14,7 +14,7 @@ from mooring.kube.objects import core, meta
 from mooring.kube.part import Part
 from mooring.objectstore import Target
 from mooring.operators.backup.types import RestoreFrom, RestoreStatus
-from mooring.operators.mysql.names import MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
+from mooring.operators.mysql.names import BACKUP, MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import Failure
 from mooring.operators.workload.rollout import TIME, Roll
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 DEFAULT_IMAGE: Final = "mariadb:10.11"
-RESERVED_USERS: Final = ("root", "mysql", "mariadb.sys", OPERATOR_USER, REPLICATION, MONITOR)
+RESERVED_USERS: Final = ("root", "mysql", "mariadb.sys", OPERATOR_USER, REPLICATION, MONITOR, BACKUP)
 """Accounts that nobody declares: the servers' and the operator's own."""
 
 
