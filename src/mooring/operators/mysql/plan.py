@@ -89,6 +89,7 @@ _RULES: tuple[Rule, ...] = (
     replication.note,
     roles.lead,
     roles.hold_writes,
+    replication.unstartable,
     _start_replicas,
     replication.renew,
     replication.repair,

@@ -420,6 +420,11 @@ class Recorded(Part, frozen=True, kw_only=True):
         bool, F("Since its newest start it has caught up with the primary: what it acknowledged counts.")
     ] = False
     reseed: Annotated[str, F("Why its data is set aside and made again at its next start.")] = ""
+    seeded: Annotated[
+        list[datetime] | None,
+        F("When that was done within the last hour.", schema={"type": "array", "items": TIME}),
+    ] = None
+    failed_starts: Annotated[int, F("Starts in a row after which its server never answered.")] = 0
 
 
 class AccountResult(Part, frozen=True, kw_only=True):
