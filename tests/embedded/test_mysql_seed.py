@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +84,24 @@ async def test_a_server_with_rows_of_its_own_is_copied_anew(mysql: MySQLStage) -
 
     await mysql.bed.until(rebuilt, f"{replica} without the stray database", within=90)
     await mysql.exact(within=60)
+
+
+def _overwrite(file: Path) -> None:
+    """Damage the beginning of a file."""
+    with file.open("r+b") as damaged:
+        damaged.write(b"\xde\xad" * (1 << 17))
+
+
+async def test_a_replica_whose_files_are_damaged_is_built_again(mysql: MySQLStage) -> None:
+    primary = await mysql.primary()
+    damaged = next(name for pod in await mysql.pods() if (name := pod.metadata.name or "") != primary)
+    pid = mysql.kill(damaged, signal.SIGSTOP)
+    _overwrite(Path(f"/proc/{pid}/root/var/lib/mysql/data/ibdata1"))
+    mysql.kill(damaged)
+
+    async def seeded() -> bool:
+        return bool(((await mysql.status()).members or {})[damaged].seeded)
+
+    await mysql.bed.until(seeded, "its data is set aside", within=90)
+    await mysql.exact(within=90)
+    assert await mysql.primary() == primary

@@ -30,6 +30,7 @@ from typing import Final
 from mooring.local.node.packages import PackageImages
 from mooring.local.removal import remove_tree
 from mooring.operators.mysql import config, gate, names
+from mooring.operators.mysql.accounts import BACKUP_RIGHTS
 from mooring.operators.mysql.credentials import ACCOUNTS, Credentials
 from mooring.operators.mysql.moves import Target
 from mooring.operators.mysql.topology import Flavor
@@ -53,7 +54,7 @@ _SMALL_OF: Final[dict[Flavor, dict[str, str]]] = {
 }
 _UP_WITHIN: Final = 60.0
 #: Counted up when `_initialise` makes something else.
-_FORM: Final = 2
+_FORM: Final = 3
 #: Every start has its own.
 _IDS: Final = itertools.count(int(time.time()) - gate.EPOCH)
 
@@ -234,6 +235,8 @@ def _initialise(flavor: Flavor, image: Path, template: Path) -> None:
         f"GRANT ALL PRIVILEGES ON *.* TO '{names.OPERATOR_USER}'@'%' WITH GRANT OPTION;",
         f"CREATE USER '{names.REPLICATION}'@'%' IDENTIFIED BY '{text(ACCOUNTS[names.REPLICATION])}';",
         f"GRANT REPLICATION SLAVE ON *.* TO '{names.REPLICATION}'@'%';",
+        f"CREATE USER '{names.BACKUP}'@'%' IDENTIFIED BY '{text(ACCOUNTS[names.BACKUP])}';",
+        f"GRANT {BACKUP_RIGHTS[flavor]} ON *.* TO '{names.BACKUP}'@'%';",
     ]
     base = [*inside(image, work)]
     if flavor == "mariadb":

@@ -11,6 +11,7 @@ from tests.operators.mysql.builders import NOW, Scene, ago, at, healthy
 
 from mooring.operators.mysql.access import GRACE, turned
 from mooring.operators.mysql.accounts import (
+    BACKUP_RIGHTS,
     WITHHELD,
     Account,
     Accounts,
@@ -224,6 +225,36 @@ def test_a_database_is_made_and_one_with_other_contents_is_named_and_left() -> N
     assert results["shop"].state == "Applied"
     assert results["bin"].state == "Differs"
     assert "latin1_swedish_ci, not utf8mb4_bin; correct spec.databases" in results["bin"].message
+
+
+def test_the_account_of_backups_is_made_where_a_cluster_has_none() -> None:
+    without = healthy().server("demo-0", backup_account=False)
+    move = without.decide()
+    assert isinstance(move, Amend)
+    made, granted = move.statements
+    assert made == "CREATE USER IF NOT EXISTS 'mooring_backup'@'%' IDENTIFIED BY %(backup-password)s"
+    assert granted.startswith("GRANT BINLOG MONITOR, EVENT, LOCK TABLES, PROCESS, RELOAD, SELECT, ")
+    assert granted.endswith(" ON *.* TO 'mooring_backup'@'%'")
+    failed = AccountResult(state="Failed", message="no", since=ago(GRACE - 1))
+    assert isinstance(without.record(accounts={"mooring_backup@%": failed}).decide(), InSync)
+    assert not isinstance(without.server("demo-0", read_only=True).decide(), Amend)
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_the_account_of_backups_can_write_nothing(flavor: str) -> None:
+    rights = {one.strip() for one in BACKUP_RIGHTS[flavor].split(",")}
+    assert not rights & {
+        "ALL PRIVILEGES",
+        "INSERT",
+        "UPDATE",
+        "DELETE",
+        "CREATE",
+        "DROP",
+        "ALTER",
+        "SUPER",
+        "CREATE USER",
+    }
+    assert not [one for one in rights if one.endswith(" ADMIN") or "READ ONLY" in one]
 
 
 def test_accounts_wait_while_no_write_gets_through() -> None:

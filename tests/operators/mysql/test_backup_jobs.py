@@ -8,7 +8,7 @@ import pytest
 
 from mooring.kube.object import decode
 from mooring.kube.objects import batch, core, meta
-from mooring.operators.mysql.backup.jobs import backup_run, choose, impossible
+from mooring.operators.mysql.backup.jobs import backup_run, choose, impossible, verify_run
 from mooring.operators.mysql.backup.types import MySQLBackup, MySQLBackupSpec
 from mooring.operators.mysql.topology import Flavor
 from mooring.operators.mysql.types import MySQLCluster
@@ -95,6 +95,22 @@ def test_a_logical_backup_mounts_no_data_and_says_what_is_verified(flavor: Flavo
     assert not [one for one in pod.volumes or () if one.name == "data"]
     reader = next(one for one in pod.containers or () if one.name == "data")
     assert {one.name: one.value for one in reader.env or ()}["VERIFICATION"] == "Checksums"
+
+
+def keys_of(volumes: list[core.Volume] | None) -> list[str]:
+    """The passwords that are mounted."""
+    [auth] = [one.secret for one in volumes or () if one.name == "auth" and one.secret is not None]
+    assert auth.secret_name == "shop-credentials-copy"
+    return [one.key or "" for one in auth.items or ()]
+
+
+@pytest.mark.parametrize("method", ["Logical", "Physical"])
+def test_a_backup_and_a_test_restore_have_the_password_of_their_own_account_alone(method: str) -> None:
+    assert keys_of(pod_of("mariadb", method=method).volumes) == ["backup-password"]
+    spec = declared(method=method)
+    assert spec.target is not None
+    run = verify_run(cluster(), target=spec.target, prefix="p", flavor="mysql", agent_image="mooring")
+    assert keys_of(list(run.volumes)) == ["backup-password"]
 
 
 def test_no_password_is_in_the_pod_of_a_backup() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.operators.mysql.builders import Scene, ago, at, healthy, new
+from tests.operators.mysql.builders import NOW, Scene, ago, at, healthy, new
 
 from mooring.operators.mysql import gate
 from mooring.operators.mysql.gtid import Position
@@ -525,6 +525,61 @@ def test_a_server_with_transactions_of_its_own_is_set_aside_and_seeded_again(fla
     opened = scene.recreated("demo-2").settled().decide()
     assert isinstance(opened, Open)
     assert opened.orders["demo-2"].endswith(" fresh")
+
+
+def test_a_server_that_was_seeded_three_times_within_an_hour_waits_and_says_until_when() -> None:
+    scene = healthy().has("demo-2", "0-10-100,0-77-101").server("demo-0", purged=Position())
+    tired = scene.known("demo-2", seeded=[ago(3000), ago(2000), ago(10)]).settled()
+    for _ in range(5):
+        verdict = tired.decide()
+        assert not isinstance(verdict, DeletePod | Open)
+        if isinstance(verdict, Wait):
+            break
+        for name, role in verdict.roles.items() if isinstance(verdict, LabelRoles) else ():
+            tired = tired.pod(name, role=role)
+    assert isinstance(verdict, Wait)
+    assert (verdict.reason, verdict.stalled) == ("SeedingPaused", True)
+    assert "until 12:10:00 UTC" in verdict.message
+
+    rested = scene.known("demo-2", seeded=[ago(3601), ago(2000), ago(10)]).settled()
+    rested = rested.pod("demo-2", role="")
+    assert isinstance(rested.decide(), DeletePod)
+    opened = rested.recreated("demo-2").settled().decide()
+    assert isinstance(opened, Open)
+    assert opened.first is not None
+    assert (opened.first.members or {})["demo-2"].seeded == [ago(2000), ago(10), NOW]
+
+
+def failing(starts: int, name: str = "demo-2") -> Scene:
+    """A replica whose server ended at every one of its newest starts; the others acknowledge and have everything."""
+    scene = healthy(size=5).server("demo-0", purged=Position()).restarted(name)
+    return scene.known(name, failed_starts=starts).record(ack_set=["demo-1", "demo-3"])
+
+
+def test_starts_after_which_a_server_never_answered_are_counted() -> None:
+    scene = failing(2).settled()
+    opened = scene.decide()
+    assert isinstance(opened, Open)
+    assert (scene.wrote(opened).status.members or {})["demo-2"].failed_starts == 3
+    answered = healthy().known("demo-2", failed_starts=3).settled()
+    assert (answered.status.members or {})["demo-2"].failed_starts == 0
+
+
+def test_a_replica_whose_server_never_starts_is_built_again() -> None:
+    noted = failing(4).decide()
+    assert isinstance(noted, Record)
+    assert "did not start 4 times" in (noted.status.members or {})["demo-2"].reseed
+    opened = failing(4).wrote(noted).settled().decide()
+    assert isinstance(opened, Open)
+    assert opened.orders["demo-2"].endswith(" fresh")
+
+
+def test_what_may_be_no_fault_of_its_files_builds_no_replica_again() -> None:
+    assert isinstance(failing(3).settled().decide(), Open)  # too few starts
+    another = failing(4).pod("demo-2", revision="two").settled()  # another template than the primary's
+    assert not (another.status.members or {})["demo-2"].reseed
+    alone = failing(4).record(ack_set=["demo-1", "demo-2"]).known("demo-1", synced=False).lost("demo-1")
+    assert not (alone.has("demo-1", "0-10-50").settled().status.members or {})["demo-2"].reseed
 
 
 def test_a_server_with_transactions_of_its_own_is_held_where_that_is_declared() -> None:

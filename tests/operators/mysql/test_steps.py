@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from mooring.operators.mysql.moves import (
     SetDurability,
     Switch,
     Target,
+    Tune,
 )
 from mooring.operators.mysql.steps import STILL, Steps
 from mooring.operators.mysql.survey import login_of, read_accounts, read_server, read_topology
@@ -505,6 +507,35 @@ async def test_a_variable_is_set_and_what_the_server_refuses_is_said(bench: Benc
     assert await result("innodb_log_group_home_dir", "/tmp") == "NeedsRestart"
     assert await result("max_conections", "77") == "Unknown"
     assert await result("max_connections", "many") == "Rejected"
+
+
+async def test_every_flavour_says_what_tuning_reads_and_takes_another_size(bench: Bench) -> None:
+    (one,) = await bench.start(1)
+    async with bench.dial.open(one.address, bench.login) as link:
+        found = (await read_server(link, bench.dialect, load=True)).load
+    assert found is not None
+    assert {"reads", "tables", "connections", "age", "max_age", "peak", "pages"} <= found.counters.keys()
+    assert found.counters["max_age"] > 0
+    assert found.settings.keys() == bench.dialect.sizes.keys()
+    assert min(found.settings["pool"].value, found.per_connection, found.max_connections, found.fixed) > 0
+
+    tmp = found.settings["tmp"]
+    move = Tune(
+        setting="tmp",
+        variables=tmp.variables,
+        value=2 * tmp.value,
+        previous=tmp.value,
+        targets=(one.target,),
+        effect="Try",
+        decided=datetime.now(UTC),
+    )
+    await bench.run(move)
+    async with bench.dial.open(one.address, bench.login) as link:
+        changed = (await read_server(link, bench.dialect, load=True)).load
+    assert changed is not None
+    assert changed.settings["tmp"].value == 2 * tmp.value
+    with pytest.raises(StepFailed, match="keeps tmp_table_size"):
+        await bench.run(replace(move, previous=move.value))
 
 
 async def test_a_secret_never_stands_in_an_error(bench: Bench) -> None:

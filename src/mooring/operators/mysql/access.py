@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mooring.operators.mysql import durability, records
 from mooring.operators.mysql.accounts import (
+    BACKUP_RIGHTS,
     Account,
     Accounts,
     WantedUser,
@@ -33,12 +34,12 @@ from mooring.operators.mysql.moves import (
     Wait,
     target_of,
 )
-from mooring.operators.mysql.names import OPERATOR_USER, REPLICATION
+from mooring.operators.mysql.names import BACKUP, OPERATOR_USER, REPLICATION
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
 from mooring.operators.mysql.types import AccountResult, MySQLClusterStatus
 
-__all__ = ["GRACE", "accounts", "certificates", "storage", "turned"]
+__all__ = ["GRACE", "accounts", "backups", "certificates", "storage", "turned"]
 
 GRACE: Final = 60.0
 """Seconds for which the old password counts beside a new one, and after which what failed is tried again."""
@@ -55,6 +56,17 @@ def accounts(snapshot: Snapshot, member: Member, server: Server) -> Verdict | No
     if not snapshot.wanted.sound:
         return None
     return _users(snapshot, member, found) or _databases(snapshot, member, found) or _results(snapshot, found)
+
+
+def backups(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """The account of backups, where the cluster is older than it or somebody dropped it."""
+    key = f"{BACKUP}@%"
+    if server.backup_account or server.read_only or durability.blocked(snapshot) or _failed(snapshot, key):
+        return None
+    rights = f"{BACKUP_RIGHTS[snapshot.wanted.flavor]} ON *.*"
+    user = WantedUser(name=BACKUP, label=ACCOUNTS[BACKUP], grants=(rights,))
+    statements = tuple(create_user(user))
+    return Amend(primary=target_of(member), subject=key, statements=statements, why=f"{key} is missing")
 
 
 # --- the operator's own accounts -------------------------------------------------------------------------

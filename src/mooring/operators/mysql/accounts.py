@@ -14,6 +14,7 @@ from typing import Final
 from mooring.operators.mysql.quoting import quoted
 
 __all__ = [
+    "BACKUP_RIGHTS",
     "WITHHELD",
     "Account",
     "Accounts",
@@ -37,6 +38,14 @@ _GRANT: Final = re.compile(r"\s*(?:GRANT\s+)?(.+?)\s+ON\s+(.+?)(?:\s+TO\s+(.*))?
 
 WITHHELD: Final[Mapping[str, frozenset[str]]] = {"mariadb": frozenset({"READ ONLY ADMIN"})}
 """Privileges by flavour that nobody gets by ALL PRIVILEGES: with this one an account writes to replicas, and it is lost there."""
+
+
+_READS: Final = "SELECT, RELOAD, PROCESS, LOCK TABLES, SHOW VIEW, TRIGGER, EVENT"
+BACKUP_RIGHTS: Final[Mapping[str, str]] = {
+    "mariadb": f"{_READS}, BINLOG MONITOR, SLAVE MONITOR",
+    "mysql": f"{_READS}, REPLICATION CLIENT, BACKUP_ADMIN, SHOW_ROUTINE",
+}
+"""What dumps and copies of files need, by flavour. Servers refuse to show triggers and events without the rights to make them."""
 
 
 @dataclass(frozen=True, kw_only=True)

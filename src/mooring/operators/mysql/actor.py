@@ -28,13 +28,14 @@ from mooring.operators.mysql.backup.actor import register_backups
 from mooring.operators.mysql.backup.restore import MySQLRestores
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
-from mooring.operators.mysql.moves import DatabaseMove, Follow, Record
+from mooring.operators.mysql.moves import DatabaseMove, Follow, Record, Tune
 from mooring.operators.mysql.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.mysql.plan import decide
 from mooring.operators.mysql.servers import Databases, Servers
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.status import after_failure, after_step, first_of, report, roots_of
 from mooring.operators.mysql.trial import is_trial, with_trial
+from mooring.operators.mysql.tuning import after as tuned
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
@@ -196,6 +197,8 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
             inputs, status = replace(inputs, found=found), turned(status, move)
         done = await self.databases.carry_out(inputs, move)
         await ctx.did(f"{move.name}: {move.why}")
+        if isinstance(move, Tune):
+            status = tuned(status, move)
         return False if done.partial else after_step(status, done.config)
 
     async def _is_recorded(self, ctx: Context[MySQLCluster], snapshot: Snapshot) -> bool:

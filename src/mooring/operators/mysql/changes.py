@@ -6,14 +6,17 @@ shrinking never takes the primary with it, nor a replica whose acknowledgements 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from mooring.operators.mysql import durability, release, replication, roll
-from mooring.operators.mysql.config import keys_of
+from mooring.operators.mysql.config import canonical, keys_of
 from mooring.operators.mysql.moves import Configure, Record, Resize, Verdict, Wait, target_of
 from mooring.operators.mysql.names import COMPONENT
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
+from mooring.operators.mysql.tuning import on_trial
 from mooring.operators.workload.configuration import Configuration, RecordResults, SetKey
 from mooring.operators.workload.rollout import HandOver, hopeless
 
@@ -42,7 +45,7 @@ def _configure(snapshot: Snapshot, member: Member, server: Server) -> Verdict | 
         wanted=snapshot.wanted.config,
         declared=snapshot.wanted.user_keys,
         results=results,
-        servers={one.name: it.held for one, it in snapshot.topology.answering},
+        servers={one.name: _apart_from_trial(snapshot, it.held) for one, it in snapshot.topology.answering},
         published=snapshot.observed.published,
         rolls=snapshot.wanted.rolls_config,
     ).next()
@@ -54,6 +57,13 @@ def _configure(snapshot: Snapshot, member: Member, server: Server) -> Verdict | 
             targets=targets, key=step.key, value=step.value, previous=step.previous, why=step.why
         )
     return step
+
+
+def _apart_from_trial(snapshot: Snapshot, held: Mapping[str, str]) -> Mapping[str, str]:
+    """What a server holds, with the value in force of what `tuning` tries there."""
+    tried = on_trial(snapshot.status.tuning) - {canonical(key) for key in snapshot.wanted.user_keys}
+    config = snapshot.wanted.config
+    return {key: config[key] if key in tried and key in config else value for key, value in held.items()}
 
 
 # --- size ------------------------------------------------------------------------------------------------

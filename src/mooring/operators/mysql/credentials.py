@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mooring.kube.objects import core
-from mooring.operators.mysql.names import MONITOR, OPERATOR_USER, REPLICATION
+from mooring.operators.mysql.names import BACKUP, MONITOR, OPERATOR_USER, REPLICATION
 from mooring.operators.workload.credentials import secret_value
 
 __all__ = ["ACCOUNTS", "OWN", "PREVIOUS", "ROOT", "Credentials", "credentials_in", "generated"]
@@ -27,11 +27,12 @@ ACCOUNTS: Final[Mapping[str, str]] = {
     OPERATOR_USER: "operator-password",
     REPLICATION: "replication-password",
     MONITOR: "monitor-password",
+    BACKUP: "backup-password",
 }
 """Label of the password in force, by account."""
 OWN: Final = (
     *((ROOT, "localhost"), (ROOT, "%"), (OPERATOR_USER, "%"), (REPLICATION, "%")),
-    (MONITOR, "localhost"),
+    *((MONITOR, "localhost"), (BACKUP, "%")),
 )
 """Name and host of each account that a new server is given."""
 PREVIOUS: Final = "-previous"

@@ -13,7 +13,8 @@ from typing import ClassVar, Final, Protocol
 from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.gtid import Position
-from mooring.operators.mysql.topology import Flavor, Replication, SemiSync, Server
+from mooring.operators.mysql.names import BACKUP
+from mooring.operators.mysql.topology import Flavor, Load, Replication, SemiSync, Server, Setting
 
 __all__ = ["DAY", "Dialect", "Source", "listed", "named", "number", "on", "text_of"]
 
@@ -21,9 +22,29 @@ DAY: Final = 86400
 """Seconds that a commit waits for acknowledgements where it must not go on without them."""
 _SESSIONS: Final = (
     "p.ID <> CONNECTION_ID() AND p.USER NOT IN ('system user', 'event_scheduler', 'mooring', 'mooring_replication', "
-    "'mooring_monitor') AND p.COMMAND NOT LIKE 'Binlog Dump%' AND p.COMMAND <> 'Daemon'"
+    "'mooring_monitor', 'mooring_backup') AND p.COMMAND NOT LIKE 'Binlog Dump%' AND p.COMMAND <> 'Daemon'"
 )
 """Of the list of sessions, those of clients."""
+_COUNTERS: Final[Mapping[str, str]] = {
+    "reads": "innodb_buffer_pool_read_requests",
+    "misses": "innodb_buffer_pool_reads",
+    "free": "innodb_buffer_pool_pages_free",
+    "pages": "innodb_buffer_pool_pages_total",
+    "tables": "created_tmp_tables",
+    "disk_tables": "created_tmp_disk_tables",
+    "log_waits": "innodb_log_waits",
+    "threads": "threads_created",
+    "connections": "connections",
+    "cache_hits": "table_open_cache_hits",
+    "cache_misses": "table_open_cache_misses",
+    "peak": "max_used_connections",
+}
+"""What tuning reads of SHOW GLOBAL STATUS, by the names of `topology.Load`."""
+_SESSION: Final = (
+    *("sort_buffer_size", "join_buffer_size", "read_buffer_size", "read_rnd_buffer_size"),
+    *("binlog_cache_size", "thread_stack"),
+)
+"""Variables with the bytes of one session."""
 
 
 class Source(Protocol):
@@ -53,6 +74,20 @@ class Dialect(ABC):
     """How variables and columns call a source."""
     replica_word: ClassVar[str]
     """How they call a replica."""
+    sizes: ClassVar[Mapping[str, tuple[str, ...]]]
+    """Variables behind the settings of `topology.Load`."""
+    live_sizes: ClassVar[frozenset[str]]
+    """Those of them that a running server changes."""
+    pool_step: ClassVar[int]
+    """Bytes by which the buffer pool grows."""
+    caches: ClassVar[tuple[str, ...]]
+    """Variables with further memory of the whole server."""
+    base: ClassVar[int]
+    """Bytes of a server without data."""
+    redo_counters: ClassVar[tuple[str, ...]]
+    """Of SHOW GLOBAL STATUS, what `_redo` reads."""
+    users: ClassVar[str]
+    """Table of accounts."""
     columns: ClassVar[str]
     """What `survey` asks for beyond what both flavours have, the columns of `position` included."""
     positions: ClassVar[str]
@@ -72,22 +107,31 @@ class Dialect(ABC):
     def role(self) -> str:
         """Query that any account may make: server_id, version, read_only, ``source`` (it waits for acknowledgements) and ``replica`` (it gives them)."""
 
-    def survey(self, held: Collection[str]) -> str:
-        """Everything that `server` needs, in one sending; ``held``: global variables to bring as well."""
+    def survey(self, held: Collection[str], *, load: bool = False) -> str:
+        """Everything that `server` needs, in one sending; ``held``: global variables to bring as well.
+
+        ``load``: what tuning reads as well.
+        """
         source, replica = f"rpl_semi_sync_{self._source}", f"rpl_semi_sync_{self._replica}"
+        counted = f", {listed([*_COUNTERS.values(), *self.redo_counters])}" if load else ""
+        if load:
+            held = {*held, *self._tuned, *_SESSION, "max_connections", *self.caches}
         wanted = f"; SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed(held)})" if held else ""
+        backup = f"(SELECT COUNT(*) FROM {self.users} WHERE User = {quoted(BACKUP)})"  # noqa: S608 - constants
         return (
             f"SELECT @@version AS version, @@server_id AS server_id, {self.columns}, {self.positions}, "
             f"@@GLOBAL.{source}_enabled AS source, @@GLOBAL.{replica}_enabled AS replica, "
-            f"@@GLOBAL.{source}_timeout AS timeout, @@GLOBAL.{source}_wait_point AS wait_point; {self.replication()}; "
+            f"@@GLOBAL.{source}_timeout AS timeout, @@GLOBAL.{source}_wait_point AS wait_point, "
+            f"{backup} AS backup; {self.replication()}; "
             f"SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Threads_connected', 'Ssl_server_not_after', "
-            f"'{source}_clients', '{source}_status', '{source}_wait_sessions'){wanted}"
+            f"'{source}_clients', '{source}_status', '{source}_wait_sessions'{counted}){wanted}"
         )
 
     def server(self, results: Sequence[Sequence[Row]]) -> Server:
         """Reads what `survey` brought."""
         row, status, replica = results[0][0], named(results[2]), self._channel(results[1])
         executed, source = self.position_of(row), f"rpl_semi_sync_{self._source}"
+        held = named(results[3]) if len(results) > 3 else {}
         return Server(
             flavor=self.flavor,
             version=text_of(row, "version").partition("-")[0],
@@ -110,10 +154,39 @@ class Dialect(ABC):
                 waiting=int(status.get(f"{source}_wait_sessions") or 0),
                 active=status.get(f"{source}_status") == "ON",
             ),
+            backup_account=number(row, "backup") > 0,
             certificate=status.get("ssl_server_not_after") or "",
-            held=named(results[3]) if len(results) > 3 else {},
+            held=held,
+            load=self._load(status, held) if _COUNTERS["reads"] in status else None,
             connections=int(status.get("threads_connected") or 0),
         )
+
+    def _load(self, status: Mapping[str, str], held: Mapping[str, str]) -> Load:
+        counters = {name: number(status, key) for name, key in _COUNTERS.items() if key in status}
+        return Load(
+            counters={**counters, **self._redo(status)},
+            settings={
+                name: Setting(
+                    variables=variables,
+                    value=min(number(held, one) for one in variables),
+                    live=name in self.live_sizes,
+                    step=self.pool_step if name == "pool" else 1,
+                )
+                for name, variables in self.sizes.items()
+                if all(one in held for one in variables)
+            },
+            per_connection=sum(number(held, one) for one in _SESSION),
+            max_connections=number(held, "max_connections"),
+            fixed=self.base + sum(number(held, one) for one in self.caches),
+        )
+
+    @abstractmethod
+    def _redo(self, status: Mapping[str, str]) -> Mapping[str, int]:
+        """``age``: bytes of the redo log since its last checkpoint; ``max_age``: from which on writes wait for one."""
+
+    @property
+    def _tuned(self) -> list[str]:
+        return [one for variables in self.sizes.values() for one in variables]
 
     @abstractmethod
     def _received(self, row: Row) -> Position:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mooring.actor import Note
-from mooring.operators.mysql.moves import DatabaseMove, DeletePod, Open, Record, Unask, Verdict
+from mooring.operators.mysql.moves import DatabaseMove, DeletePod, Open, Record, Tune, Unask, Verdict
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.types import MySQLClusterStatus
 
@@ -21,6 +21,9 @@ def notes_of(snapshot: Snapshot, verdict: Verdict) -> Sequence[Note]:
         ]
     if isinstance(verdict, DeletePod):
         return [Note(reason="PodReplaced", message=f"{verdict.pod}: {verdict.why}")]
+    if isinstance(verdict, Tune):
+        reason = {"Try": "TuningTrial", "Revert": "TuningReverted"}.get(verdict.effect, "TuningGivenBack")
+        return [Note(reason=reason, message=verdict.why)]
     if isinstance(verdict, Record):
         return list(_changes(snapshot, verdict.status, verdict.why))
     if isinstance(verdict, DatabaseMove | Open) and verdict.first is not None:
@@ -49,6 +52,10 @@ def _changes(snapshot: Snapshot, after: MySQLClusterStatus, why: str) -> Sequenc
     for name, one in (after.members or {}).items():
         if one.reseed and not snapshot.recorded(name).reseed:
             notes.append(Note(reason="Diverged", message=f"{name}: {one.reseed}", warning=True))
+    kept = (after.tuning.applied if after.tuning is not None else None) or {}
+    known = (before.tuning.applied if before.tuning is not None else None) or {}
+    if kept != known and kept.keys() >= known.keys():
+        notes.append(Note(reason="TuningKept", message=why))
     switched = before.operation is not None and before.operation.kind == "Switch" and operation is None
     if switched and (after.term or 0) == snapshot.term and "given up" in why:
         notes.append(Note(reason="SwitchGivenUp", message=why, warning=True))

@@ -46,6 +46,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         if one.get("reseed"):
             yield f"{name} is to be seeded again: {one['reseed']}"
     yield from configuration(status)
+    yield from _tuning(status.get("tuning") or {})
     if failure := status.get("retry"):
         yield f"{failure.get('step')} failed {failure.get('times')} times: {failure.get('message')}"
     if promotions := status.get("promotions"):
@@ -54,6 +55,25 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
             f"Primary of term {last.get('term')} since {last.get('at')}: {last.get('pod')} after "
             f"{last.get('old') or 'none'}, {last.get('cause')}, gap {last.get('gapSeconds', 0)} s"
         )
+
+
+def _tuning(tuning: Mapping[str, Any]) -> Iterator[str]:
+    """What is measured to be too small, what is on trial, and what was kept or taken back."""
+    if trial := tuning.get("trial"):
+        names = " and ".join(trial.get("variables") or ())
+        where = trial.get("pod") if trial.get("stage") == "Replica" else "every server"
+        yield (
+            f"On trial: {names} from {trial.get('previous')} to {trial.get('value')} on {where} since "
+            f"{trial.get('since')}: {trial.get('evidence')}"
+        )
+    for one in tuning.get("recommendations") or ():
+        held = f" (not applied: {one['held']})" if one.get("held") else ""
+        value = f"{one.get('current')} -> {one.get('proposed')}"
+        yield f"Recommended: {one.get('variable')} {value}{held}: {one.get('evidence')}"
+    for word, field in (("Kept", "applied"), ("Taken back", "rejected")):
+        for _, one in sorted((tuning.get(field) or {}).items()):
+            names = " and ".join(one.get("variables") or ())
+            yield f"{word}: {names} = {one.get('value')} at {one.get('at')}: {one.get('evidence')}"
 
 
 async def save(client: Client, cluster: Object) -> SavedDecision:

@@ -22,6 +22,7 @@ from mooring.operators.mysql.flavors import flavor_of
 from mooring.operators.mysql.names import COMPONENT, INPUTS, ORDER, PAUSE, SWITCH_TO, Names
 from mooring.operators.mysql.snapshot import Observed, Trial, Wanted
 from mooring.operators.mysql.specs import DATA, Found, Specs
+from mooring.operators.mysql.tuning import kept_values
 from mooring.operators.mysql.types import (
     DEFAULT_IMAGE,
     DurabilitySpec,
@@ -223,7 +224,10 @@ def wanted_of(cluster: MySQLCluster, found: Found) -> Wanted:
     durability, failover = spec.durability or DurabilitySpec(), spec.failover or FailoverSpec()
     maintenance = spec.maintenance or Maintenance()
     names, given = Names(cluster.metadata.name or ""), spec.config or {}
-    ours = live_defaults(found.flavor, found.memory, tuned=spec.tuning != "Off")
+    ours = {
+        **live_defaults(found.flavor, found.memory, tuned=spec.tuning != "Off"),
+        **kept_values(cluster.status.tuning if cluster.status is not None else None),
+    }
     taken = {key.strip().lower().replace("-", "_") for key in given}
     return Wanted(
         size=spec.size or 3,
@@ -236,6 +240,9 @@ def wanted_of(cluster: MySQLCluster, found: Found) -> Wanted:
         reclone=failover.on_divergence != "Hold",
         config={**{key: value for key, value in ours.items() if key not in taken}, **given},
         user_keys=frozenset(given),
+        tuning=spec.tuning or "Static",
+        tuning_window=float(spec.tuning_window_seconds or 300),
+        memory=found.memory,
         users=_users(spec, found),
         databases=tuple(
             WantedDatabase(

@@ -10,12 +10,13 @@ position itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from mooring.operators.mysql import passwords
 from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
-from mooring.operators.mysql.dialect import Dialect, Source, text_of
+from mooring.operators.mysql.dialect import Dialect, Source, number, text_of
 from mooring.operators.mysql.gtid import Position, parse_mariadb
 
 __all__ = ["MariaDB"]
@@ -28,6 +29,21 @@ class MariaDB(Dialect):
     keeps_relay_log = False
     source_word = "Master"
     replica_word = "Slave"
+    sizes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "pool": ("innodb_buffer_pool_size",),
+        "redo": ("innodb_log_file_size",),
+        "log_buffer": ("innodb_log_buffer_size",),
+        "tmp": ("tmp_table_size", "max_heap_table_size"),
+        "thread_cache": ("thread_cache_size",),
+        "table_cache": ("table_open_cache",),
+        "appliers": ("slave_parallel_threads",),
+    }
+    live_sizes = frozenset({"pool", "redo", "tmp", "thread_cache", "table_cache"})
+    pool_step = 16 << 20
+    caches = ("aria_pagecache_buffer_size",)
+    base = 64 << 20
+    users = "mysql.global_priv"
+    redo_counters = ("innodb_checkpoint_age", "innodb_checkpoint_max_age")
     columns = "@@gtid_domain_id AS domain, @@GLOBAL.read_only AS read_only"
     positions = "@@GLOBAL.gtid_binlog_state AS binlog, @@GLOBAL.gtid_slave_pos AS slave"
 
@@ -36,6 +52,10 @@ class MariaDB(Dialect):
 
     def _received(self, row: Row) -> Position:
         return parse_mariadb(text_of(row, "Gtid_IO_Pos"))
+
+    def _redo(self, status: Mapping[str, str]) -> Mapping[str, int]:
+        age, most = self.redo_counters
+        return {"age": number(status, age), "max_age": number(status, most)}
 
     def role(self) -> str:
         return (

@@ -25,6 +25,12 @@ class Metrics:
             "strict": gauge(
                 "mooring_mysql_strict", "1 while no single failure can lose an acknowledged write.", _LABELS
             ),
+            "recommended": gauge(
+                "mooring_mysql_tuning_recommendations",
+                "Settings that the servers' counters ask to change.",
+                _LABELS,
+            ),
+            "tuned": gauge("mooring_mysql_tuning_applied", "Changes that tuning keeps.", _LABELS),
         }
 
     def show(self, key: Key, status: MySQLClusterStatus, *, ready: bool) -> None:
@@ -34,6 +40,8 @@ class Metrics:
             "term": float(status.term or 0),
             "available": float(status.available_replicas or 0),
             "strict": float(status.durability == "Strict"),
+            "recommended": float(len((status.tuning and status.tuning.recommendations) or ())),
+            "tuned": float(len((status.tuning and status.tuning.applied) or ())),
         }
         for name, value in values.items():
             self._gauges[name].labels(key.namespace, key.name).set(value)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
 
 from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.operators.mysql.gtid import Position
@@ -41,6 +43,7 @@ __all__ = [
     "Switch",
     "Target",
     "TryImage",
+    "Tune",
     "Unask",
     "Verdict",
     "Wait",
@@ -191,6 +194,20 @@ class Configure(DatabaseMove):
     key: str
     value: str
     previous: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tune(DatabaseMove):
+    """Give servers another size of one setting."""
+
+    setting: str
+    variables: tuple[str, ...]
+    value: int
+    previous: int
+    targets: tuple[Target, ...]
+    effect: Literal["Try", "Revert", "GiveBack"]
+    """Put on trial; taken back as it did not help; a kept change taken back."""
+    decided: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

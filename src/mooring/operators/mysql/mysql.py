@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from mooring.operators.mysql import passwords
 from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
-from mooring.operators.mysql.dialect import Dialect, Source, on, text_of
+from mooring.operators.mysql.dialect import Dialect, Source, number, on, text_of
 from mooring.operators.mysql.gtid import Position, parse_mysql
 
 __all__ = ["MySQL"]
@@ -20,6 +21,24 @@ class MySQL(Dialect):
     keeps_relay_log = True
     source_word = "Source"
     replica_word = "Replica"
+    sizes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "pool": ("innodb_buffer_pool_size",),
+        "redo": ("innodb_redo_log_capacity",),
+        "log_buffer": ("innodb_log_buffer_size",),
+        "tmp": ("tmp_table_size",),
+        "thread_cache": ("thread_cache_size",),
+        "table_cache": ("table_open_cache",),
+        "appliers": ("replica_parallel_workers",),
+    }
+    live_sizes = frozenset({"pool", "redo", "log_buffer", "tmp", "thread_cache", "table_cache"})
+    pool_step = 128 << 20
+    caches = ()
+    base = 384 << 20
+    users = "mysql.user"
+    redo_counters = (
+        *("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
+        "innodb_redo_log_capacity_resized",
+    )
     columns = (
         "@@server_uuid AS uuid, @@GLOBAL.super_read_only AS read_only, "
         "@@GLOBAL.rpl_semi_sync_source_wait_for_replica_count AS acks"
@@ -31,6 +50,10 @@ class MySQL(Dialect):
 
     def _received(self, row: Row) -> Position:
         return parse_mysql(text_of(row, "Retrieved_Gtid_Set"))
+
+    def _redo(self, status: Mapping[str, str]) -> Mapping[str, int]:
+        current, checkpoint, capacity = (number(status, one) for one in self.redo_counters)
+        return {"age": max(0, current - checkpoint), "max_age": capacity}
 
     def role(self) -> str:
         return (

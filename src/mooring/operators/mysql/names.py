@@ -11,6 +11,7 @@ __all__ = [
     "ADMIN_PORT",
     "ARCHIVE",
     "ARCHIVE_PORT",
+    "BACKUP",
     "CLUSTER",
     "COMPONENT",
     "INPUTS",
@@ -64,6 +65,8 @@ OPERATOR_USER: Final = "mooring"
 """Account of the operator: all rights, and the one that may write while a server is read-only."""
 REPLICATION: Final = "mooring_replication"
 MONITOR: Final = "mooring_monitor"
+BACKUP: Final = "mooring_backup"
+"""Account of the Jobs of backups: it reads everything and changes nothing."""
 
 
 class Names:

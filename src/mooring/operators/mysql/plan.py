@@ -21,6 +21,7 @@ from mooring.operators.mysql import (
     roles,
     roll,
     switchover,
+    tuning,
 )
 from mooring.operators.mysql.moves import Fence, InSync, Promote, Switch, Verdict, Wait
 from mooring.operators.mysql.names import PAUSE
@@ -88,6 +89,7 @@ _RULES: tuple[Rule, ...] = (
     replication.note,
     roles.lead,
     roles.hold_writes,
+    replication.unstartable,
     _start_replicas,
     replication.renew,
     replication.repair,
@@ -95,10 +97,13 @@ _RULES: tuple[Rule, ...] = (
     switchover.leave,
     durability.keep,
     drift.variables,
+    tuning.retreat,
+    access.backups,
     access.accounts,
     switchover.ask,
     _change,
     access.certificates,
     access.storage,
+    tuning.tune,
 )
 """In this order."""

@@ -6,6 +6,7 @@ The id of every start is recorded before it is given, so that no two starts ever
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,7 +19,11 @@ from mooring.operators.mysql.topology import Flavor, Member, Server
 from mooring.operators.mysql.types import MySQLClusterStatus, Recorded
 from mooring.operators.mysql.versions import is_older
 
-__all__ = ["can_renew", "open_gates", "replicas"]
+__all__ = ["SEEDS", "can_renew", "open_gates", "replicas", "worn_out"]
+
+SEEDS: Final = 3
+"""How often within `SEEDS_WITHIN` the data of one server is set aside and made again."""
+SEEDS_WITHIN: Final = 3600.0
 
 COPIES_ANYWAY: Final[frozenset[Flavor]] = frozenset({"mariadb"})
 """Lists no binary logs while commits wait for an acknowledgement, but can be copied then: a dump leaves waiting rows out."""
@@ -46,13 +51,17 @@ def open_gates(
             continue  # a person is to look at the data as it is
         if fresh and snapshot.leader is None:
             fresh = False  # its data may be all there is; it starts with it, read-only
-        elif fresh and not can_renew(snapshot):
+        elif fresh and (not can_renew(snapshot) or worn_out(snapshot, name)):
             continue
         if fresh:
-            known = replace(known, reseed="", joined=False, cut=None)
+            seeded = [*_seeds(snapshot, name), snapshot.now]
+            known = replace(known, reseed="", joined=False, cut=None, seeded=seeded, failed_starts=0)
         if known.start != member.pod.incarnation or not known.server_id:
             last = gate.next_server_id(last, snapshot.now.timestamp())
-            known = replace(known, start=member.pod.incarnation, server_id=last, synced=False)
+            failed = known.failed_starts + 1 if known.server_id and known.joined else 0
+            known = replace(
+                known, start=member.pod.incarnation, server_id=last, synced=False, failed_starts=failed
+            )
         if known != (status.members or {}).get(name):
             changes[name] = known
         seed = _donor(snapshot, name) if role == "replica" and not known.joined else ""
@@ -73,6 +82,17 @@ def can_renew(snapshot: Snapshot) -> bool:
     if leader is None or leader[1].read_only:
         return False
     return leader[1].purged is not None or _copies_anyway(snapshot, leader[1])
+
+
+def worn_out(snapshot: Snapshot, name: str) -> datetime | None:
+    """When the data of a server may be made again; ``None``: now. What comes back each time is not its data's fault."""
+    seeds = _seeds(snapshot, name)
+    return seeds[-SEEDS] + timedelta(seconds=SEEDS_WITHIN) if len(seeds) >= SEEDS else None
+
+
+def _seeds(snapshot: Snapshot, name: str) -> list[datetime]:
+    seeded = snapshot.recorded(name).seeded or ()
+    return [one for one in seeded if snapshot.seconds_since(one) < SEEDS_WITHIN]
 
 
 def _copies_anyway(snapshot: Snapshot, primary: Server) -> bool:

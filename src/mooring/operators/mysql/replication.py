@@ -19,7 +19,18 @@ from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
 from mooring.operators.mysql.types import MySQLClusterStatus, Recorded
 
-__all__ = ["BROKEN", "PURGED", "demote_others", "errant", "held", "lacks_history", "note", "renew", "repair"]
+__all__ = [
+    "BROKEN",
+    "PURGED",
+    "demote_others",
+    "errant",
+    "held",
+    "lacks_history",
+    "note",
+    "renew",
+    "repair",
+    "unstartable",
+]
 
 PURGED: Final = frozenset({1236})
 """Receiver errors that say: the source no longer has what this replica needs."""
@@ -52,6 +63,9 @@ BROKEN: Final = frozenset(
 LEFT_BROKEN: Final = 120.0
 """Seconds for which a replica that cannot apply is kept, while no other one has what it acknowledged."""
 
+FAILED_STARTS: Final = 4
+"""Starts in a row without an answer after which a replica's files count as damaged."""
+
 LONGEST: Final = 400
 """Characters of a position that a reason names."""
 
@@ -66,7 +80,7 @@ def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
             continue
         leads = one.name == member.name
         caught_up = not leads and snapshot.healthy(one, it) and snapshot.caught_up(one)
-        new = replace(new, cut=None)
+        new = replace(new, cut=None, failed_starts=0)
         if it.version and it.version != known.version:
             new = replace(new, version=it.version)
         if (leads and not it.read_only) or caught_up:
@@ -175,7 +189,7 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         if other.pod.terminating or not it.read_only or it.seeding or _needed(snapshot, other, it):
             continue
         if known.reseed:
-            if not release.can_renew(snapshot):
+            if not release.can_renew(snapshot) or release.worn_out(snapshot, other.name):
                 continue  # `missing` reports it
             if snapshot.wanted.reclone and known.server_id == it.server_id:
                 return _remove(other, f"{known.reseed}; it is seeded again")
@@ -187,16 +201,35 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     return None
 
 
+def unstartable(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """A replica whose server ends at every start, on pods like the primary's: its files are damaged, and are made again."""
+    for one in snapshot.topology.members:
+        known = snapshot.recorded(one.name)
+        if one.name == member.name or known.reseed or known.failed_starts < FAILED_STARTS:
+            continue
+        alike = one.pod.revision == member.pod.revision and snapshot.holds(one)
+        if not (alike and snapshot.at_gate(one)) or server.read_only or _alone(snapshot, one):
+            continue
+        why = f"its server did not start {known.failed_starts} times in a row, and that of {member.name} does"
+        status = records.members(snapshot.status, {one.name: replace(known, reseed=why, synced=False)})
+        return Record(status=status, why=f"{one.name}: {why}")
+    return None
+
+
+def _alone(snapshot: Snapshot, other: Member) -> bool:
+    """No other server that acknowledges is known to have what this one acknowledged."""
+    in_force = snapshot.strict and other.name in snapshot.ack_set
+    return in_force and not durability.all_caught_up(snapshot, snapshot.ack_set - {other.name})
+
+
 def _needed(snapshot: Snapshot, other: Member, it: Server) -> bool:
     """It may be the only replica with what it acknowledged: the others of the ack set have yet to catch up.
 
     They may never return. A replica that cannot apply could not lead anyway, and its directory is kept beside the new one.
     """
-    if not snapshot.strict or other.name not in snapshot.ack_set:
-        return False
-    if durability.all_caught_up(snapshot, snapshot.ack_set - {other.name}):
-        return False
-    return not (_cannot_apply(snapshot, it) and _broken_for(snapshot, other) > LEFT_BROKEN)
+    return _alone(snapshot, other) and not (
+        _cannot_apply(snapshot, it) and _broken_for(snapshot, other) > LEFT_BROKEN
+    )
 
 
 def _broken_for(snapshot: Snapshot, other: Member) -> float:
@@ -307,6 +340,12 @@ def missing(snapshot: Snapshot) -> Wait | None:
             return Wait("Diverged", text, after=5.0, stalled=True)
         if one.server is None and not snapshot.at_gate(one):
             continue
+        if known.reseed and (again := release.worn_out(snapshot, one.name)):
+            text = (
+                f"{one.name} was seeded {release.SEEDS} times within an hour, and is to be seeded again: {known.reseed}. "
+                f"It waits until {again:%H:%M:%S} UTC; look for what writes to it, or for a volume that fails"
+            )
+            return Wait("SeedingPaused", text, after=5.0, stalled=True)
         if known.reseed and not release.can_renew(snapshot):
             return Wait("HistoryUnknown", f"{one.name} is to be seeded again: {known.reseed}", after=1.0)
         if known.reseed:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.mysql.names import ADMIN_PORT, MONITOR, OPERATOR_USER, PORT, REPLICATION
+from mooring.operators.mysql.accounts import BACKUP_RIGHTS
+from mooring.operators.mysql.names import ADMIN_PORT, BACKUP, MONITOR, OPERATOR_USER, PORT, REPLICATION
 
 __all__ = ["LIVE", "PRE_STOP", "READY", "START", "TRIAL"]
 
@@ -74,7 +75,7 @@ secret() {{ sed -e "s/['\\\\]/\\\\&/g" "$home/auth/$1"; }}
 # One statement a line: an init file is read line by line.
 accounts() {{
   root=$(secret root-password) operator=$(secret operator-password)
-  replication=$(secret replication-password) monitor=$(secret monitor-password)
+  replication=$(secret replication-password) monitor=$(secret monitor-password) backup=$(secret backup-password)
   cat <<SQL
 CREATE USER 'root'@'localhost' IDENTIFIED BY '$root';
 CREATE USER 'root'@'%' IDENTIFIED BY '$root';
@@ -85,6 +86,7 @@ GRANT ALL PRIVILEGES ON *.* TO '{OPERATOR_USER}'@'%' WITH GRANT OPTION;
 CREATE USER '{REPLICATION}'@'%' IDENTIFIED BY '$replication';
 GRANT REPLICATION SLAVE ON *.* TO '{REPLICATION}'@'%';
 CREATE USER '{MONITOR}'@'localhost' IDENTIFIED BY '$monitor';
+CREATE USER '{BACKUP}'@'%' IDENTIFIED BY '$backup';
 SQL
 }}
 initialise_mariadb() {{
@@ -99,6 +101,7 @@ initialise_mariadb() {{
     echo "REVOKE READ ONLY ADMIN ON *.* FROM 'root'@'localhost';"
     echo "REVOKE READ ONLY ADMIN ON *.* FROM 'root'@'%';"
     echo "GRANT PROCESS, BINLOG MONITOR, SLAVE MONITOR ON *.* TO '{MONITOR}'@'localhost';"
+    echo "GRANT {BACKUP_RIGHTS["mariadb"]} ON *.* TO '{BACKUP}'@'%';"
     echo "GRANT SELECT ON performance_schema.* TO '{MONITOR}'@'localhost';"
   }} | "$server" --no-defaults "$@" --datadir="$new" --bootstrap --skip-networking >>"$run/initialise.log" 2>&1
 }}
@@ -107,6 +110,7 @@ initialise_mysql() {{
     echo "DROP USER 'root'@'localhost';"
     accounts
     echo "GRANT PROCESS, REPLICATION CLIENT ON *.* TO '{MONITOR}'@'localhost';"
+    echo "GRANT {BACKUP_RIGHTS["mysql"]} ON *.* TO '{BACKUP}'@'%';"
     echo "GRANT SELECT ON performance_schema.* TO '{MONITOR}'@'localhost';"
   }} >"$run/accounts.sql"
   [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/accounts.sql"

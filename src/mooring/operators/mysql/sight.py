@@ -15,6 +15,7 @@ from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.survey import login_of, read_accounts, read_topology
 from mooring.operators.mysql.topology import Member
+from mooring.operators.mysql.tuning import MEASURED
 from mooring.operators.mysql.types import MySQLClusterStatus
 
 __all__ = ["read_snapshot"]
@@ -32,6 +33,7 @@ async def read_snapshot(
         login=login_of(inputs.credentials),
         primary=status.primary or "",
         silent=silent,
+        load=wanted.tuning in MEASURED or status.tuning is not None,
         history=_new(status, [pod.name for pod in inputs.pods]),
         held=sorted(
             {canonical(key) for key in (*wanted.config, *(status.config or {}), *forced(wanted.flavor))}

@@ -38,6 +38,11 @@ class Wanted:
     config: Mapping[str, str] = field(default_factory=dict)
     """Keys to hold: defaults, tuning and the user's."""
     user_keys: frozenset[str] = frozenset()
+    tuning: str = "Static"
+    tuning_window: float = 300.0
+    """Seconds that a measurement takes."""
+    memory: int = 0
+    """Bytes that a container may use; 0 without a limit."""
     rolls_config: bool = True
     users: tuple[WantedUser, ...] = ()
     databases: tuple[WantedDatabase, ...] = ()

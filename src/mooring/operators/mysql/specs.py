@@ -252,6 +252,12 @@ class Specs:
         return self._spec.tuning != "Off"
 
     @property
+    def _sizing(self) -> str | None:
+        """The part of tuning that pods start with: measuring restarts none."""
+        tuning = self._spec.tuning
+        return tuning if tuning in (None, "Off") else "Static"
+
+    @property
     def _requires_tls(self) -> bool:
         return bool(self._spec.tls is not None and self._spec.tls.required)
 
@@ -268,7 +274,7 @@ class Specs:
         spec, pod = self._spec, self._pod
         decided: list[object] = [
             *(self.image, spec.image_pull_policy, spec.image_pull_secrets, spec.resources, self._exporter),
-            *(pod, spec.tuning, self._found.tls, self._requires_tls),
+            *(pod, self._sizing, self._found.tls, self._requires_tls),
         ]
         plain = [msgspec.to_builtins(one) for one in decided]
         keys = restart_keys(spec.config or {}, self._found.read_at_start)

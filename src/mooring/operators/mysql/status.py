@@ -23,12 +23,14 @@ from mooring.operators.mysql.moves import (
     Open,
     Record,
     SetPasswords,
+    Tune,
     Verdict,
     Wait,
 )
 from mooring.operators.mysql.names import PRIMARY, REPLICA, selector
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member
+from mooring.operators.mysql.tuning import MEASURED, refused
 from mooring.operators.mysql.types import AccountResult, Instance, MySQLClusterStatus
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import failed
@@ -228,7 +230,9 @@ def _instead(inputs: Inputs, snapshot: Snapshot, unknown: Sequence[str]) -> Wait
     unmet += unknown
     if unmet:
         return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
-    return InSync(again=LOOK_AGAIN)
+    # The end of a window is announced by nothing.
+    window = snapshot.wanted.tuning_window if snapshot.wanted.tuning in MEASURED else 4 * LOOK_AGAIN
+    return InSync(again=min(LOOK_AGAIN, window / 4))
 
 
 # --- after a step ----------------------------------------------------------------------------------------
@@ -251,4 +255,6 @@ def after_failure(
         if any(one.name == move.subject for one in snapshot.wanted.databases):
             return replace(status, databases={**(status.databases or {}), **result})
         return replace(status, accounts={**(status.accounts or {}), **result})
+    if isinstance(move, Tune) and move.effect == "Try":
+        return refused(status, message)
     return replace(status, retry=failed(snapshot.status.retry, move, message, snapshot.now))

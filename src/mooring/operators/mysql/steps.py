@@ -42,6 +42,7 @@ from mooring.operators.mysql.moves import (
     SetPasswords,
     Switch,
     Target,
+    Tune,
 )
 from mooring.operators.mysql.names import REPLICATION
 from mooring.operators.mysql.relay import first_unapplied
@@ -553,6 +554,24 @@ class Steps:
         shown = text_of(row, "Value") if row else move.value
         return result_of(keys, move.key, wanted=move.value, shown=shown, previous=move.previous)
 
+    async def tune(self, move: Tune) -> Done:
+        """One size on several servers; a server that keeps the value before did not take it."""
+
+        async def one(target: Target) -> None:
+            async with self._server(target) as link:
+                for key in move.variables:
+                    await link.query(
+                        f"SET GLOBAL {key} = {move.value}", about=f"SET GLOBAL {key}", timeout=30.0
+                    )
+                row = await link.one(
+                    f"SHOW GLOBAL VARIABLES WHERE Variable_name = {quoted(move.variables[0])}"
+                )
+                if number(row, "Value") == move.previous:
+                    raise StepFailed(f"{target.name} keeps {move.variables[0]} = {move.previous}")
+
+        await self._each(move.targets, one)
+        return Done()
+
     async def amend(self, move: Amend) -> Done:
         """Statements on the primary, each alone; a password is put in here."""
         async with self._server(move.primary) as link:
@@ -676,6 +695,7 @@ _HANDLERS: dict[type[DatabaseMove], Callable[[Steps, Any], Awaitable[Done]]] = {
     Switch: Steps.switch,
     SetDurability: Steps.set_durability,
     Configure: Steps.configure,
+    Tune: Steps.tune,
     Amend: Steps.amend,
     SetPasswords: Steps.set_passwords,
     ReloadCertificates: Steps.reload,

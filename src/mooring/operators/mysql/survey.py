@@ -35,12 +35,14 @@ def login_of(credentials: Credentials, account: str = OPERATOR_USER) -> Login:
     return Login(user=account, passwords=passwords, tls=credentials.tls, plain=credentials.plain)
 
 
-async def read_server(link: Link, dialect: Dialect, held: Collection[str] = ()) -> Server:
-    """All of one server, in one sending; raises `DialError`.
+async def read_server(
+    link: Link, dialect: Dialect, held: Collection[str] = (), *, load: bool = False
+) -> Server:
+    """All of one server, in one sending, with what tuning reads of it for ``load``; raises `DialError`.
 
     Where both threads of a replica stopped, some servers do not say what they had received: then its relay logs are read.
     """
-    server = dialect.server(await link.results(dialect.survey(held)))
+    server = dialect.server(await link.results(dialect.survey(held, load=load)))
     now = server.replication
     if now is not None and not (
         dialect.keeps_relay_log or now.sql_running or now.io_running or now.connecting
@@ -69,8 +71,9 @@ async def read_topology(
     held: Collection[str] = (),
     silent: Collection[str] = (),
     history: bool = False,
+    load: bool = False,
 ) -> Topology:
-    """Ask all members; ``primary`` is the recorded one, ``held`` global variables to bring as well.
+    """Ask all members; ``primary`` is the recorded one, ``held`` global variables to bring as well, for ``load`` those of tuning.
 
     ``silent`` names those that did not answer before: they get less time, so that a hung server holds up nothing. What its
     binary logs no longer hold is asked of the primary alone, while a member does not receive from it or with ``history``.
@@ -92,7 +95,7 @@ async def read_topology(
             return replace(member, server=None, error=NO_ADDRESS)
         try:
             async with _within(member, silent), dial.kept(member.pod.ip, login, name=member.name) as link:
-                server = await read_server(link, dialect, held)
+                server = await read_server(link, dialect, held, load=load)
         except DialError as error:
             return replace(member, server=None, error=error.word)
         except TimeoutError:

@@ -10,7 +10,7 @@ from mooring.operators.mysql.flavors import Flavor
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.workload.pods import Pod
 
-__all__ = ["Flavor", "Member", "Replication", "SemiSync", "Server", "Topology"]
+__all__ = ["Flavor", "Load", "Member", "Replication", "SemiSync", "Server", "Setting", "Topology"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,34 @@ class SemiSync:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A size that tuning may change, under a name that both flavours share."""
+
+    variables: tuple[str, ...]
+    """The server's variables; they change together."""
+    value: int = 0
+    """The smallest of their values."""
+    live: bool = True
+    """A running server takes another value."""
+    step: int = 1
+    """Values are multiples of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What a server counts, and the sizes that it works with."""
+
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """Since its start, but for the gauges ``free``, ``pages``, ``age``, ``max_age`` and ``peak``; names as in `tuning`."""
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    per_connection: int = 0
+    """Bytes that a session may take while it works, without temporary tables."""
+    max_connections: int = 0
+    fixed: int = 0
+    """Bytes that the server takes beside what `settings` and sessions do."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Server:
     """One server that answered."""
 
@@ -86,9 +114,13 @@ class Server:
     semi_sync: SemiSync = field(default_factory=SemiSync)
     held: Mapping[str, str] = field(default_factory=dict)
     """Global variables that the declaration or the operator is interested in, by name."""
+    load: Load | None = None
+    """``None``: it was not asked."""
     seeding: str = ""
     """Progress of a copy under way (MySQL clone)."""
     connections: int = 0
+    backup_account: bool = True
+    """There is the account of backups; a cluster that an earlier operator made has none."""
     certificate: str = ""
     """When the certificate that it shows ends, as ``Jan  2 15:04:05 2026 GMT``; "" for none."""
     accepted: Mapping[str, str] = field(default_factory=dict, repr=True)

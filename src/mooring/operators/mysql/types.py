@@ -14,7 +14,7 @@ from mooring.kube.objects import core, meta
 from mooring.kube.part import Part
 from mooring.objectstore import Target
 from mooring.operators.backup.types import RestoreFrom, RestoreStatus
-from mooring.operators.mysql.names import MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
+from mooring.operators.mysql.names import BACKUP, MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import Failure
 from mooring.operators.workload.rollout import TIME, Roll
@@ -41,10 +41,15 @@ __all__ = [
     "PointInTime",
     "Promotion",
     "RestoreFromSpec",
+    "TuningRecommendation",
+    "TuningResult",
+    "TuningSample",
+    "TuningStatus",
+    "TuningTrial",
 ]
 
 DEFAULT_IMAGE: Final = "mariadb:10.11"
-RESERVED_USERS: Final = ("root", "mysql", "mariadb.sys", OPERATOR_USER, REPLICATION, MONITOR)
+RESERVED_USERS: Final = ("root", "mysql", "mariadb.sys", OPERATOR_USER, REPLICATION, MONITOR, BACKUP)
 """Accounts that nobody declares: the servers' and the operator's own."""
 
 
@@ -316,10 +321,15 @@ class MySQLClusterSpec(Part, frozen=True, kw_only=True):
     tuning: Annotated[
         str | None,
         F(
-            "Static: sizes from the memory limit. Off: the server's own defaults.",
-            enum=("Off", "Static"),
+            "Static: sizes from the memory limit. Off: the server's own defaults. Recommend: Static, and what the servers' "
+            "counters ask for in status. Auto: such changes are tried, and kept where they help.",
+            enum=("Off", "Static", "Recommend", "Auto"),
             default="Static",
         ),
+    ] = None
+    tuning_window_seconds: Annotated[
+        int | None,
+        F("How long Recommend and Auto measure.", minimum=5, maximum=86400, default=300),
     ] = None
     restore_from: Annotated[
         RestoreFromSpec | None,
@@ -410,6 +420,11 @@ class Recorded(Part, frozen=True, kw_only=True):
         bool, F("Since its newest start it has caught up with the primary: what it acknowledged counts.")
     ] = False
     reseed: Annotated[str, F("Why its data is set aside and made again at its next start.")] = ""
+    seeded: Annotated[
+        list[datetime] | None,
+        F("When that was done within the last hour.", schema={"type": "array", "items": TIME}),
+    ] = None
+    failed_starts: Annotated[int, F("Starts in a row after which its server never answered.")] = 0
 
 
 class AccountResult(Part, frozen=True, kw_only=True):
@@ -466,6 +481,69 @@ class ArchiveStatus(Part, frozen=True, kw_only=True):
     observed_at: Annotated[datetime | None, F("When this was so.", schema=TIME)] = None
 
 
+class TuningSample(Part, frozen=True, kw_only=True):
+    """What a server had counted when a measurement began."""
+
+    server_id: Annotated[int, F("Of that start of the server.")] = 0
+    at: Annotated[datetime | None, F("When.", schema=TIME)] = None
+    counters: Annotated[dict[str, int] | None, F("By the operator's names.")] = None
+
+
+class TuningRecommendation(Part, frozen=True, kw_only=True):
+    """What the counters of a server ask for."""
+
+    setting: Annotated[str, F("The operator's name of it.")] = ""
+    variable: Annotated[str, F("The variable; one that belongs to it changes along.")] = ""
+    pod: Annotated[str, F("The server with the strongest reason.")] = ""
+    current: Annotated[int, F("Its value.")] = 0
+    proposed: Annotated[int, F("The value to try.")] = 0
+    permille: Annotated[int, F("The measured share, in thousandths; less is better.")] = 0
+    evidence: Annotated[str, F("The numbers.")] = ""
+    live: Annotated[bool, F("A running server takes it.")] = False
+    held: Annotated[str, F("Why it is not applied.")] = ""
+
+
+class TuningTrial(Part, frozen=True, kw_only=True):
+    """The one change on trial."""
+
+    setting: Annotated[str, F("The operator's name of it.")] = ""
+    variables: Annotated[list[str] | None, F("What is changed.")] = None
+    value: Annotated[int, F("The value on trial.")] = 0
+    previous: Annotated[int, F("The value before.")] = 0
+    stage: Annotated[str, F("Replica: on one replica. All: on every server. Revert: it is taken back.")] = ""
+    pod: Annotated[str, F("The server that is measured.")] = ""
+    judge: Annotated[str, F("The server whose counters asked for it.")] = ""
+    since: Annotated[datetime | None, F("When this stage began.", schema=TIME)] = None
+    applied: Annotated[bool, F("The servers of this stage took it.")] = False
+    permille: Annotated[int, F("The share before, in thousandths.")] = 0
+    evidence: Annotated[str, F("The numbers before.")] = ""
+    result: Annotated[str, F("The numbers since.")] = ""
+
+
+class TuningResult(Part, frozen=True, kw_only=True):
+    """What became of a change."""
+
+    value: Annotated[int, F("The value that was kept, or taken back.")] = 0
+    previous: Annotated[int, F("The value before.")] = 0
+    variables: Annotated[list[str] | None, F("What was changed.")] = None
+    at: Annotated[datetime | None, F("When it was decided.", schema=TIME)] = None
+    evidence: Annotated[str, F("The numbers before and since.")] = ""
+
+
+class TuningStatus(Part, frozen=True, kw_only=True):
+    """What tuning measures, proposes, tries and keeps; written once per measurement, and not while there is no work."""
+
+    recommendations: Annotated[list[TuningRecommendation] | None, F("One per setting.")] = None
+    samples: Annotated[dict[str, TuningSample] | None, F("Where the present measurement began, by pod.")] = (
+        None
+    )
+    trial: Annotated[TuningTrial | None, F("The change on trial.")] = None
+    applied: Annotated[
+        dict[str, TuningResult] | None, F("Kept changes, by setting; every server starts with them.")
+    ] = None
+    rejected: Annotated[dict[str, TuningResult] | None, F("Changes that did not help, by setting.")] = None
+
+
 class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     """What was observed and what was decided."""
 
@@ -511,6 +589,7 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     ] = None
     databases: Annotated[dict[str, AccountResult] | None, F("What became of spec.databases.")] = None
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
+    tuning: Annotated[TuningStatus | None, F("What spec.tuning Recommend and Auto found and changed.")] = None
     retry: Annotated[Failure | None, F("A step that failed.")] = None
     restore: Annotated[MySQLRestoreStatus | None, F("How the cluster got its first data.")] = None
     archive: Annotated[ArchiveStatus | None, F("How far the archive of the binary log is.")] = None

@@ -14,7 +14,7 @@ from mooring.operators.mysql.archive.forward import FETCHED, FORWARD, fetcher
 from mooring.operators.mysql.backup import scripts
 from mooring.operators.mysql.backup.types import CHECKSUMS, LOGICAL, PHYSICAL, MySQLBackupSpec
 from mooring.operators.mysql.credentials import ACCOUNTS
-from mooring.operators.mysql.names import OPERATOR_USER, Names
+from mooring.operators.mysql.names import BACKUP, Names
 from mooring.operators.mysql.specs import DATA, pod_security
 from mooring.operators.mysql.topology import Flavor
 from mooring.operators.mysql.types import (
@@ -103,7 +103,7 @@ def backup_run(
             kind=f"{cluster.resource.plural}.{cluster.resource.group}",
         ),
     )
-    volumes, mounts = _common(names, (OPERATOR_USER,), tls=tls)
+    volumes, mounts = _common(names, (BACKUP,), tls=tls)
     files = method == PHYSICAL
     beside = files and flavor == "mariadb"
     if files:
@@ -186,17 +186,24 @@ def verify_run(
         core.Volume(name=DATA, empty_dir=core.EmptyDirVolumeSource()) if one.name == DATA else one
         for one in run.volumes
     ]
+    auth = _passwords(Names(cluster.metadata.name or ""), (BACKUP,))
+    volumes = [auth if one.name == auth.name else one for one in volumes]
     return replace(run, purpose="verify", volumes=volumes, env={**run.env, "VERIFY": "yes"})
+
+
+def _passwords(names: Names, accounts: tuple[str, ...]) -> core.Volume:
+    """The passwords of these accounts alone."""
+    items = [core.KeyToPath(key=ACCOUNTS[one], path=ACCOUNTS[one]) for one in accounts]
+    secret = core.SecretVolumeSource(secret_name=names.credentials_copy, items=items, default_mode=READ_ONLY)
+    return core.Volume(name="auth", secret=secret)
 
 
 def _common(
     names: Names, accounts: tuple[str, ...], *, tls: bool
 ) -> tuple[list[core.Volume], list[core.VolumeMount]]:
     """Passwords of these accounts, the authority of the certificates, and room in memory for client files."""
-    items = [core.KeyToPath(key=ACCOUNTS[one], path=ACCOUNTS[one]) for one in accounts]
-    secret = core.SecretVolumeSource(secret_name=names.credentials_copy, items=items, default_mode=READ_ONLY)
     scratch = core.EmptyDirVolumeSource(medium="Memory", size_limit="64Mi")
-    volumes = [core.Volume(name="auth", secret=secret), core.Volume(name="scratch", empty_dir=scratch)]
+    volumes = [_passwords(names, accounts), core.Volume(name="scratch", empty_dir=scratch)]
     mounts = [
         core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
         core.VolumeMount(name="scratch", mount_path="/mooring/scratch"),

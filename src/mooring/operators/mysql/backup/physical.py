@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.mysql.names import OPERATOR_USER, PORT
+from mooring.operators.mysql.names import BACKUP, PORT
 
 __all__ = ["FILL", "TAKE"]
 
 TAKE: Final = rf"""
 # The server's files as of one moment, and the GTID position of that moment.
 at() {{ ask --host="$HOST" --connect-timeout=10 -N -B -e "$1"; }}
-version=$(at 'SELECT @@version') || fail "$HOST cannot be reached or refuses the operator's account; see status of the cluster"
+version=$(at 'SELECT @@version') || fail "$HOST cannot be reached or refuses the account of backups; see status of the cluster"
 fact version "$version"
 fact source "${{HOST%%.*}}"
 fact lower_case_table_names "$(at 'SELECT @@lower_case_table_names')"
@@ -126,8 +126,8 @@ take_mysql() {{
       echo "SET GLOBAL clone_ssl_ca = '$tls/ca.crt';"
       secure=' REQUIRE SSL'
     fi
-    printf "CLONE INSTANCE FROM '{OPERATOR_USER}'@'%s':{PORT} IDENTIFIED BY '%s' DATA DIRECTORY = '%s'%s;\n" "$HOST" \
-      "$(sed -e "s/['\\\\]/\\\\&/g" "$auth/operator-password" | tr -d '\n')" "$volume/copy" "$secure"
+    printf "CLONE INSTANCE FROM '{BACKUP}'@'%s':{PORT} IDENTIFIED BY '%s' DATA DIRECTORY = '%s'%s;\n" "$HOST" \
+      "$(sed -e "s/['\\\\]/\\\\&/g" "$auth/backup-password" | tr -d '\n')" "$volume/copy" "$secure"
   }} | local_ask >>"$log" 2>"$scratch/errors" ||
     broke_off "the files of $HOST could not be copied: $(sed -e 's/IDENTIFIED.*//' "$scratch/errors" | tail -n 1)"
   kill "$watching" 2>/dev/null || true

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.operators.mysql.accounts import BACKUP_RIGHTS
 from mooring.operators.mysql.backup.physical import FILL, TAKE
-from mooring.operators.mysql.names import MONITOR, OPERATOR_USER, REPLICATION
+from mooring.operators.mysql.names import BACKUP, MONITOR, OPERATOR_USER, REPLICATION
 
 __all__ = ["LOGICAL", "PHYSICAL", "RESTORE"]
 
@@ -22,8 +23,8 @@ client=$(command -v mariadb || command -v mysql)
 dump=$(command -v mariadb-dump || command -v mysqldump) || fail "the image has no mariadb-dump and no mysqldump; correct spec.image"
 cnf=$scratch/client.cnf
 {{
-  printf '[client]\nuser={OPERATOR_USER}\npassword="'
-  sed -e 's/[\\"]/\\&/g' "$auth/operator-password" | tr -d '\n'
+  printf '[client]\nuser={BACKUP}\npassword="'
+  sed -e 's/[\\"]/\\&/g' "$auth/backup-password" | tr -d '\n'
   printf '"\nloose-max-allowed-packet=1G\n'
   if [ -s "$tls/ca.crt" ]; then
     printf 'ssl-ca=%s\n' "$tls/ca.crt"
@@ -53,7 +54,7 @@ LOGICAL: Final = (
     + r"""
 # Every row of one moment, and the GTID position of that moment.
 at() { ask --host="$HOST" --connect-timeout=10 -N -B -e "$1"; }
-version=$(at 'SELECT @@version') || fail "$HOST cannot be reached or refuses the operator's account; see status of the cluster"
+version=$(at 'SELECT @@version') || fail "$HOST cannot be reached or refuses the account of backups; see status of the cluster"
 fact version "$version"
 fact source "${HOST%%.*}"
 fact lower_case_table_names "$(at 'SELECT @@lower_case_table_names')"
@@ -221,10 +222,10 @@ load() {{
 [ -n "$physical" ] || load
 position=$(was position)
 secret() {{ sed -e "s/['\\\\]/\\\\&/g" "$auth/$1" | tr -d '\n'; }}
-root=$(secret root-password) operator=$(secret operator-password)
-replication=$(secret replication-password) monitor=$(secret monitor-password)
-accounts() {{
-  echo 'FLUSH PRIVILEGES;'
+backup=$(secret backup-password)
+own_accounts() {{
+  root=$(secret root-password) operator=$(secret operator-password)
+  replication=$(secret replication-password) monitor=$(secret monitor-password)
   for who in "'root'@'localhost'" "'root'@'%'" "'{OPERATOR_USER}'@'%'" "'{REPLICATION}'@'%'" "'{MONITOR}'@'localhost'"; do
     echo "DROP USER IF EXISTS $who;"
   done
@@ -248,6 +249,18 @@ SQL
   fi
   echo "GRANT SELECT ON performance_schema.* TO '{MONITOR}'@'localhost';"
 }}
+# A test restore lets nobody in but the account that it checks with.
+accounts() {{
+  echo 'FLUSH PRIVILEGES;'
+  [ -n "${{VERIFY:-}}" ] || own_accounts
+  echo "DROP USER IF EXISTS '{BACKUP}'@'%';"
+  echo "CREATE USER '{BACKUP}'@'%' IDENTIFIED BY '$backup';"
+  if [ "$FLAVOR" = mariadb ]; then
+    echo "GRANT {BACKUP_RIGHTS["mariadb"]} ON *.* TO '{BACKUP}'@'%';"
+  else
+    echo "GRANT {BACKUP_RIGHTS["mysql"]} ON *.* TO '{BACKUP}'@'%';"
+  fi
+}}
 # The history that was copied is part of the new one: replicas ask for what follows it.
 history() {{
   if [ "$FLAVOR" = mariadb ]; then
@@ -270,7 +283,7 @@ if [ "$FLAVOR" = mysql ]; then
   rm -f "$scratch/accounts.sql"
 fi
 inside() {{ "$client" --defaults-file="$cnf" --socket="$socket" -N -B "$@"; }}
-tables=$(inside -e "$COUNTED") || give_up "the restored server does not let the operator in"
+tables=$(inside -e "$COUNTED") || give_up "the restored server does not let the account of backups in"
 # Of files the number of tables is known only where a server ran on their copy.
 made=$(was tables)
 [ "$tables" = "${{made:-$tables}}" ] || give_up "the backup has $made tables, $tables were restored"
