@@ -304,6 +304,54 @@ async def test_no_key_shows_in_process_lists(bed: Bed) -> None:
     assert all("******" in one and SECRET not in one and KEY not in one for one in seen), seen
 
 
+async def verified(bed: Bed, name: str) -> Any:
+    """The BackupJob once its test restore is over, if it is."""
+    found = await bed.get(BackupJob, name)
+    known = found.status.verified if found.status is not None else None
+    return found if known is not None and known.at is not None else None
+
+
+async def test_a_backup_is_verified_by_a_server_that_starts_on_a_copy_of_it(bed: Bed) -> None:
+    await bed.apply(BACKUP.format(name="first", s3=s3("backups")) + "  verify: true\n")
+    await bed.until(lambda: verified(bed, "first"), "the backup is tried out", within=180, every=0.2)
+    job = await bed.get(BackupJob, "first")
+    assert job.status is not None
+    known = job.status.verified
+    assert known is not None
+    assert known.passed, known.message
+    assert "20000 rows in 1 tables" in known.message
+    assert "1 tables and views listed at the backup are there" in known.message
+    assert known.size_bytes > 100_000
+    (backup,) = (await bed.client.list(Backup, namespace="")).items
+    assert backup.status is not None
+    assert backup.status.verified == known
+    # The copy is gone, the backup is whole: it can be restored.
+    found = objects(bed, "backups")
+    assert found
+    assert not [one for one in found if "/verify/" in one]
+
+
+async def test_a_damaged_backup_is_never_called_good(bed: Bed) -> None:
+    done = await make(bed, BackupJob, BACKUP.format(name="second", s3=s3("damaged")), "second")
+    assert done.status.phase == "Completed", done.status
+    pid = bed.plane.agent.program_pid("default", "s3", "s3")
+    root = Path(f"/proc/{pid}/root/data/store/damaged/{done.status.prefix}")
+    lost = next(one for one in sorted((root / "tae").iterdir()) if one.name.endswith("_00000"))
+    lost.unlink()
+    change = MergePatch({"spec": {"verify": True}})
+    await bed.client.patch(BackupJob, "second", change, namespace="default")
+    await bed.until(lambda: verified(bed, "second"), "the backup is tried out", within=120, every=0.2)
+    job = await bed.get(BackupJob, "second")
+    assert job.status is not None
+    assert (job.status.phase, job.status.reason) == ("Failed", "ObjectCorrupt")
+    assert lost.name in (job.status.message or "")
+    states = {one.type: one.status for one in job.status.conditions or ()}
+    assert (states["BackupVerified"], states["Ready"]) == ("False", "False")
+    assert not [one for one in objects(bed, "damaged") if "/verify/" in one]
+    await bed.client.delete(Backup, done.status.backup, namespace="")
+    await bed.until(lambda: gone(bed, Backup, done.status.backup, ""), "it is gone", within=60, every=0.1)
+
+
 async def test_stored_data_goes_with_its_backup(bed: Bed) -> None:
     listed = await bed.client.list(Backup, namespace="")
     backup = listed.items[0]

@@ -88,7 +88,7 @@ class MatrixOneRun:
             ),
         )
 
-    def _pod(self, name: str) -> core.PodSpec:
+    def _pod(self, settings: str) -> core.PodSpec:
         volumes = [core.Volume(name="tmp", empty_dir=core.EmptyDirVolumeSource(size_limit="64Mi"))]
         mounts = [core.VolumeMount(name="tmp", mount_path="/tmp")]  # noqa: S108 - of the container
         for at, name in enumerate(dict.fromkeys(self.secrets)):
@@ -118,10 +118,10 @@ class MatrixOneRun:
             security_context=self._security(),
         )
         made = overlaid(pod, replace(overlay, init_containers=None, sidecar_containers=None))
-        return self._with_server(made, name)
+        return self._with_server(made, settings)
 
-    def _with_server(self, pod: core.PodSpec, name: str) -> core.PodSpec:
-        """The throw-away server beside the container of the run; ``name`` is that of its files."""
+    def _with_server(self, pod: core.PodSpec, settings: str) -> core.PodSpec:
+        """The throw-away server beside the container of the run; ``settings`` is the ConfigMap with its files."""
         target = self.request.target
         if not self.server or target is None:
             return pod
@@ -129,7 +129,7 @@ class MatrixOneRun:
         shared = core.VolumeMount(name="run", mount_path="/mooring/run")
         store = replace(store, volume_mounts=[*(store.volume_mounts or ()), shared])
         server = scratch.server(self.server, target, self.overlay)
-        more = [config_volume("conf", name), *scratch.volumes(target)]
+        more = [config_volume("conf", settings), *scratch.volumes(target)]
         return replace(pod, containers=[server, store, *rest], volumes=[*(pod.volumes or ()), *more])
 
     def _security(self) -> core.PodSecurityContext:

@@ -131,10 +131,10 @@ def _tn() -> dict[str, Any]:
         "hakeeper-client": {"service-addresses": [f"{HOST}:32001"]},
         "dn": {
             "uuid": "00000000-0000-0000-0000-100000000000",
-            **_at(41010),
+            **_at(31010),
             "LogtailServer": _at(32003),
-            "lockservice": _at(41012),
-            "shardservice": _at(41014),
+            "lockservice": _at(31012),
+            "shardservice": _at(31014),
         },
         **_QUIET,
     }
@@ -165,4 +165,5 @@ _QUIET: Final[Mapping[str, Any]] = {"observability": {"disableTrace": True, "dis
 
 
 def _at(port: int) -> dict[str, Any]:
+    """Below 32768: above, connections of the server itself may have the port."""
     return {"listen-address": f"{HOST}:{port}", "service-address": f"{HOST}:{port}"}
