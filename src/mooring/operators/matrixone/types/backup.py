@@ -154,7 +154,6 @@ class BackupJobStatus(SetStatus, frozen=True, kw_only=True):
     columns=(
         PrinterColumn("phase", ".status.phase"),
         PrinterColumn("Backup", ".status.backup"),
-        PrinterColumn("Verified", '.status.conditions[?(@.type=="BackupVerified")].status'),
         AGE,
     ),
     preserve_unknown=True,
@@ -193,7 +192,6 @@ class BackupStatus(SetStatus, frozen=True, kw_only=True):
         PrinterColumn("ID", ".meta.id"),
         PrinterColumn("At", ".meta.atTime", format="date-time"),
         PrinterColumn("Source", ".meta.sourceRef"),
-        PrinterColumn("Verified", '.status.conditions[?(@.type=="BackupVerified")].status'),
     ),
     status=False,
     preserve_unknown=True,
