@@ -160,6 +160,22 @@ async def ready(bed: Bed, name: str) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in conditions)
 
 
+async def is_refused(bed: Bed, name: str) -> bool:
+    found = await bed.get(MatrixOneCluster, name)
+    conditions = (found.status.conditions if found.status else None) or []
+    return any("spec.restoreFrom" in (one.message or "") for one in conditions)
+
+
+async def pods_of(bed: Bed, cluster: str) -> dict[str, str]:
+    """UIDs of its pods by their names."""
+    found = await bed.client.list(
+        Pod, namespace="default", label_selector=f"matrixorigin.io/cluster={cluster}"
+    )
+    pods = {one.metadata.name or "": one.metadata.uid or "" for one in found.items}
+    assert len(pods) == 4, pods
+    return pods
+
+
 async def phase(bed: Bed, kind: Any, name: str) -> str:
     found = await bed.get(kind, name)
     said = found.status.phase if found.status is not None else None
@@ -258,6 +274,7 @@ async def test_a_backup_is_restored_into_a_new_cluster(bed: Bed) -> None:
 
     # The field may go: nothing changes, and nothing is restored again, also when the log store restarts.
     log = await bed.get(LogSet, "two")
+    others = await pods_of(bed, "two")
     await bed.client.patch(
         MatrixOneCluster, "two", MergePatch({"spec": {"restoreFrom": None}}), namespace="default"
     )
@@ -273,6 +290,16 @@ async def test_a_backup_is_restored_into_a_new_cluster(bed: Bed) -> None:
 
     await bed.until(restarted, "the log store is back", within=240, every=0.2)
     assert (await bed.get(LogSet, "two")).spec == log.spec
+    assert {name: uid for name, uid in others.items() if name != "two-log-0"}.items() <= (
+        await pods_of(bed, "two")
+    ).items()
+
+    # Another backup is refused: it names the field, and the cluster serves on.
+    change = MergePatch({"spec": {"restoreFrom": "another"}})
+    await bed.client.patch(MatrixOneCluster, "two", change, namespace="default")
+    await bed.until(lambda: is_refused(bed, "two"), "the change is refused", within=60, every=0.2)
+    change = MergePatch({"spec": {"restoreFrom": None}})
+    await bed.client.patch(MatrixOneCluster, "two", change, namespace="default")
     async with asyncio.timeout(60):
         async with session(bed, "two") as cursor:
             assert (await digest(cursor))[0] == 20001

@@ -396,6 +396,20 @@ async def test_a_cluster_is_restored_once_before_its_log_service_is_made(dies_at
         assert (await client.get(LogSet, "mo", namespace=NS)).spec == made.spec
         assert len(kubelet.ran) == 1
 
+        # Another backup is refused, and changes nothing.
+        await client.patch(
+            MatrixOneCluster, "mo", MergePatch({"spec": {"restoreFrom": "other"}}), namespace=NS
+        )
+
+        async def refused() -> bool:
+            now = await client.get(MatrixOneCluster, "mo", namespace=NS)
+            found = (now.status.conditions if now.status is not None else None) or []
+            return any("began with the Backup nightly" in (one.message or "") for one in found)
+
+        await eventually(refused)
+        assert (await client.get(LogSet, "mo", namespace=NS)).spec == made.spec
+        assert len(kubelet.ran) == 1
+
 
 async def test_without_the_password_of_the_data_nothing_is_restored() -> None:
     async with plane() as (client, kubelet, _):

@@ -382,3 +382,17 @@ def test_the_server_of_a_test_restore_listens_on_loopback_alone_and_writes_below
     assert all(mount.name in mounted for one in pod.containers for mount in one.volume_mounts)
     (conf,) = [one for one in pod.volumes if one.name == "conf"]
     assert conf.config_map.name == settings.metadata.name == job.metadata.name
+
+
+def test_a_cluster_that_exists_takes_no_other_backup() -> None:
+    for phase in ("Restoring", "Restored", "Founded"):
+        assert restoring.refused(cluster(phase=phase), log_set()) is None
+        assert restoring.refused(cluster(asked=None, phase=phase), log_set()) is None
+        found = restoring.refused(cluster(asked="other", phase=phase), log_set())
+        assert found is not None
+        assert "began with the Backup nightly" in found.message
+    assert restoring.refused(cluster(), None) is None
+    assert restoring.refused(cluster(), log_set()) is None  # upstream's operator made it from a backup
+    found = restoring.refused(cluster(), log_set(restored=False))
+    assert found is not None
+    assert "began without a backup" in found.message
