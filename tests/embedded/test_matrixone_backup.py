@@ -160,6 +160,22 @@ async def ready(bed: Bed, name: str) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in conditions)
 
 
+async def is_refused(bed: Bed, name: str) -> bool:
+    found = await bed.get(MatrixOneCluster, name)
+    conditions = (found.status.conditions if found.status else None) or []
+    return any("spec.restoreFrom" in (one.message or "") for one in conditions)
+
+
+async def pods_of(bed: Bed, cluster: str) -> dict[str, str]:
+    """UIDs of its pods by their names."""
+    found = await bed.client.list(
+        Pod, namespace="default", label_selector=f"matrixorigin.io/cluster={cluster}"
+    )
+    pods = {one.metadata.name or "": one.metadata.uid or "" for one in found.items}
+    assert len(pods) == 4, pods
+    return pods
+
+
 async def phase(bed: Bed, kind: Any, name: str) -> str:
     found = await bed.get(kind, name)
     said = found.status.phase if found.status is not None else None
@@ -258,6 +274,7 @@ async def test_a_backup_is_restored_into_a_new_cluster(bed: Bed) -> None:
 
     # The field may go: nothing changes, and nothing is restored again, also when the log store restarts.
     log = await bed.get(LogSet, "two")
+    others = await pods_of(bed, "two")
     await bed.client.patch(
         MatrixOneCluster, "two", MergePatch({"spec": {"restoreFrom": None}}), namespace="default"
     )
@@ -273,6 +290,16 @@ async def test_a_backup_is_restored_into_a_new_cluster(bed: Bed) -> None:
 
     await bed.until(restarted, "the log store is back", within=240, every=0.2)
     assert (await bed.get(LogSet, "two")).spec == log.spec
+    assert {name: uid for name, uid in others.items() if name != "two-log-0"}.items() <= (
+        await pods_of(bed, "two")
+    ).items()
+
+    # Another backup is refused: it names the field, and the cluster serves on.
+    change = MergePatch({"spec": {"restoreFrom": "another"}})
+    await bed.client.patch(MatrixOneCluster, "two", change, namespace="default")
+    await bed.until(lambda: is_refused(bed, "two"), "the change is refused", within=60, every=0.2)
+    change = MergePatch({"spec": {"restoreFrom": None}})
+    await bed.client.patch(MatrixOneCluster, "two", change, namespace="default")
     async with asyncio.timeout(60):
         async with session(bed, "two") as cursor:
             assert (await digest(cursor))[0] == 20001
@@ -302,6 +329,54 @@ async def test_no_key_shows_in_process_lists(bed: Bed) -> None:
         bed.kill("default", "s3", "s3", signal.SIGCONT)
     await running
     assert all("******" in one and SECRET not in one and KEY not in one for one in seen), seen
+
+
+async def verified(bed: Bed, name: str) -> Any:
+    """The BackupJob once its test restore is over, if it is."""
+    found = await bed.get(BackupJob, name)
+    known = found.status.verified if found.status is not None else None
+    return found if known is not None and known.at is not None else None
+
+
+async def test_a_backup_is_verified_by_a_server_that_starts_on_a_copy_of_it(bed: Bed) -> None:
+    await bed.apply(BACKUP.format(name="first", s3=s3("backups")) + "  verify: true\n")
+    await bed.until(lambda: verified(bed, "first"), "the backup is tried out", within=180, every=0.2)
+    job = await bed.get(BackupJob, "first")
+    assert job.status is not None
+    known = job.status.verified
+    assert known is not None
+    assert known.passed, known.message
+    assert "20000 rows in 1 tables" in known.message
+    assert "1 tables and views listed at the backup are there" in known.message
+    assert known.size_bytes > 100_000
+    (backup,) = (await bed.client.list(Backup, namespace="")).items
+    assert backup.status is not None
+    assert backup.status.verified == known
+    # The copy is gone, the backup is whole: it can be restored.
+    found = objects(bed, "backups")
+    assert found
+    assert not [one for one in found if "/verify/" in one]
+
+
+async def test_a_damaged_backup_is_never_called_good(bed: Bed) -> None:
+    done = await make(bed, BackupJob, BACKUP.format(name="second", s3=s3("damaged")), "second")
+    assert done.status.phase == "Completed", done.status
+    pid = bed.plane.agent.program_pid("default", "s3", "s3")
+    root = Path(f"/proc/{pid}/root/data/store/damaged/{done.status.prefix}")
+    lost = next(one for one in sorted((root / "tae").iterdir()) if one.name.endswith("_00000"))
+    lost.unlink()
+    change = MergePatch({"spec": {"verify": True}})
+    await bed.client.patch(BackupJob, "second", change, namespace="default")
+    await bed.until(lambda: verified(bed, "second"), "the backup is tried out", within=120, every=0.2)
+    job = await bed.get(BackupJob, "second")
+    assert job.status is not None
+    assert (job.status.phase, job.status.reason) == ("Failed", "ObjectCorrupt")
+    assert lost.name in (job.status.message or "")
+    states = {one.type: one.status for one in job.status.conditions or ()}
+    assert (states["BackupVerified"], states["Ready"]) == ("False", "False")
+    assert not [one for one in objects(bed, "damaged") if "/verify/" in one]
+    await bed.client.delete(Backup, done.status.backup, namespace="")
+    await bed.until(lambda: gone(bed, Backup, done.status.backup, ""), "it is gone", within=60, every=0.1)
 
 
 async def test_stored_data_goes_with_its_backup(bed: Bed) -> None:

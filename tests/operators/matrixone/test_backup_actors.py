@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,7 +27,7 @@ from mooring.operators.matrixone.types import Backup, BackupJob, LogSet, MatrixO
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 NS = "default"
 #: Each takes seconds: the others run at night.
-ALWAYS = {"backup": (2, 3), "restore": (2, 5, 7)}
+ALWAYS = {"backup": (2, 3), "restore": (2, 5, 7), "verify": (6, 8), "damage": (7,)}
 
 
 def deaths(what: str, last: int) -> list[Any]:
@@ -73,12 +73,18 @@ class Mortal:
         return getattr(self._inner, name)
 
 
+def _passed(request: Request) -> Result:
+    """The copy is made, and deleted by the run itself."""
+    return Result(ok=True, size=9, facts={"checked": "1 rows in 1 tables", "scratch": "deleted"})
+
+
 class Kubelet:
     """Ends every Job once: what a run did is counted by what it was asked."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.ran: list[Request] = []
+        self.trial: Callable[[Request], Result] = _passed
         self.seen: set[str] = set()
 
     async def live(self) -> None:
@@ -93,14 +99,18 @@ class Kubelet:
         assert job.spec is not None
         assert job.spec.template is not None
         assert job.spec.template.spec is not None
-        (container,) = job.spec.template.spec.containers or []
+        containers = job.spec.template.spec.containers or []
+        container = next(one for one in containers if one.name == "store")
         request = msgspec.json.decode((container.env or [])[0].value or "", type=Request)
         self.ran.append(request)
         facts = {"position": "1-1", "prefix": request.places[-1], "began": "2026-01-02T03:04:05+00:00"}
-        said = Result(ok=True, size=10, objects=2, facts=facts).encoded().decode()
+        result = Result(ok=True, size=10, objects=2, facts=facts)
+        if request.action == "verify":
+            result = self.trial(request)
+        said = result.encoded().decode()
         labels = {**(job.metadata.labels or {}), "batch.kubernetes.io/job-name": job.metadata.name or ""}
         state = {"name": "store", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
-        ended = {"exitCode": 0, "reason": "Completed", "message": said}
+        ended = {"exitCode": 0 if result.ok else 1, "reason": "Completed", "message": said}
         raw = {
             "metadata": {"name": f"{job.metadata.name}-x", "namespace": NS, "labels": labels},
             "spec": {"containers": [{"name": "store", "image": "x"}]},
@@ -110,11 +120,12 @@ class Kubelet:
             pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=[owner_reference(job)])
         )
         await self.client.create(pod)
-        status = {"phase": "Succeeded", "containerStatuses": [{**state, "state": {"terminated": ended}}]}
+        ends = "Succeeded" if result.ok else "Failed"
+        status = {"phase": ends, "containerStatuses": [{**state, "state": {"terminated": ended}}]}
         await self.client.patch(
             Pod, pod.metadata.name or "", MergePatch({"status": status}), namespace=NS, subresource="status"
         )
-        done = {
+        done: dict[str, Any] = {
             "succeeded": 1,
             "startTime": "2026-01-02T03:04:05Z",
             "completionTime": "2026-01-02T03:05:05Z",
@@ -123,6 +134,15 @@ class Kubelet:
                 {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-02T03:05:05Z"},
             ],
         }
+        if not result.ok:
+            done = {
+                "failed": 1,
+                "startTime": "2026-01-02T03:04:05Z",
+                "conditions": [
+                    {"type": kind, "status": "True", "lastTransitionTime": "2026-01-02T03:05:05Z"}
+                    for kind in ("FailureTarget", "Failed")
+                ],
+            }
         await self.client.patch(
             Job, job.metadata.name or "", MergePatch({"status": done}), namespace=NS, subresource="status"
         )
@@ -213,6 +233,104 @@ async def test_a_backup_is_made_once_and_recorded_whenever_the_operator_dies(die
         assert mortal.dead.is_set() or dies_at > 4, "the operator was to die in this test"
 
 
+async def over(client: Client, name: str) -> Any:
+    """The BackupJob once its test restore is over."""
+    found = await client.get(BackupJob, name, namespace=NS)
+    known = found.status.verified if found.status is not None else None
+    return found if known is not None and known.at is not None else None
+
+
+def said(one: Any, kind: str) -> str:
+    conditions = (one.status.conditions if one.status is not None else None) or []
+    return next((each.status for each in conditions if each.type == kind), "")
+
+
+@pytest.mark.parametrize("dies_at", deaths("verify", 12))
+async def test_a_backup_is_tried_out_once_whenever_the_operator_dies(dies_at: int) -> None:
+    async with plane(dies_at=dies_at) as (client, kubelet, _):
+        await make(client, BackupJob, "nightly", spec__ttl="900000h", spec__verify=True)
+        await served(client)
+        done = await eventually(lambda: over(client, "nightly"))
+        assert (done.status.phase, done.status.verified.passed, done.status.verified.size_bytes) == (
+            "Completed",
+            True,
+            9,
+        )
+        assert (said(done, "BackupVerified"), said(done, "Ready")) == ("True", "True")
+        (backup,) = (await client.list(Backup, namespace="")).items
+        assert backup.status is not None
+        assert backup.status.verified == done.status.verified
+        assert said(backup, "BackupVerified") == "True"
+        assert [one.action for one in kubelet.ran] == ["backup", "verify"]
+        made, tried = kubelet.ran
+        assert tried.places == made.places == [done.status.prefix]
+        assert tried.scratch == done.status.prefix.replace("/backups/", "/verify/")
+        assert tried.target is not None
+        assert tried.target.s3 is not None
+        assert (tried.target.s3.path or "").endswith(f"{tried.scratch}/1")
+        await client.delete(BackupJob, "nightly", namespace=NS)
+        await eventually(lambda: gone(client, "nightly"))
+        assert len(kubelet.ran) == 2
+
+
+async def gone(client: Client, name: str) -> bool:
+    try:
+        await client.get(BackupJob, name, namespace=NS)
+    except NotFound:
+        return True
+    return False
+
+
+def _damaged(request: Request) -> Result:
+    """What a run reports that was ended before it could delete the copy."""
+    text = "the backup is not whole: tae/one is in the server's list and not in the store"
+    return Result(ok=False, reason="ObjectCorrupt", message=text)
+
+
+@pytest.mark.parametrize("dies_at", deaths("damage", 14))
+async def test_a_damaged_backup_fails_once_its_copy_is_deleted_whenever_the_operator_dies(
+    dies_at: int,
+) -> None:
+    async with plane(dies_at=dies_at) as (client, kubelet, _):
+        kubelet.trial = _damaged
+        await make(client, BackupJob, "nightly", spec__ttl="900000h", spec__verify=True)
+        await served(client)
+        done = await eventually(lambda: over(client, "nightly"))
+        assert (done.status.phase, done.status.reason) == ("Failed", "ObjectCorrupt")
+        assert "tae/one" in done.status.message
+        assert (said(done, "BackupVerified"), said(done, "Ready")) == ("False", "False")
+        (backup,) = (await client.list(Backup, namespace="")).items
+        assert said(backup, "BackupVerified") == "False"
+        assert [one.action for one in kubelet.ran] == ["backup", "verify", "delete"]
+        # The copy alone is deleted, never the backup.
+        assert kubelet.ran[-1].places == [done.status.prefix.replace("/backups/", "/verify/")]
+
+
+async def test_a_backup_job_goes_only_when_the_copy_of_its_test_restore_is_deleted() -> None:
+    async with plane() as (client, kubelet, _):
+        held = asyncio.Event()
+
+        def never(request: Request) -> Result:
+            held.set()
+            raise asyncio.CancelledError
+
+        kubelet.trial = never
+        await make(client, BackupJob, "nightly", spec__ttl="900000h", spec__verify=True)
+        await served(client)
+        await eventually(lambda: asyncio.sleep(0, held.is_set()))
+        # The kubelet that ran it is gone: nobody says how it ended.
+        kubelet.trial = _passed
+        again = asyncio.create_task(kubelet.live())
+        try:
+            await client.delete(BackupJob, "nightly", namespace=NS)
+            await eventually(lambda: gone(client, "nightly"))
+        finally:
+            again.cancel()
+            await asyncio.gather(again, return_exceptions=True)
+        assert [one.action for one in kubelet.ran] == ["backup", "verify", "delete"]
+        assert "/verify/" in kubelet.ran[-1].places[0]
+
+
 @pytest.mark.parametrize("dies_at", deaths("restore", 9))
 async def test_a_cluster_is_restored_once_before_its_log_service_is_made(dies_at: int) -> None:
     async with plane(dies_at=dies_at) as (client, kubelet, _):
@@ -275,6 +393,20 @@ async def test_a_cluster_is_restored_once_before_its_log_service_is_made(dies_at
             return now.status is not None and now.status.observed_generation == now.metadata.generation
 
         await eventually(observed)
+        assert (await client.get(LogSet, "mo", namespace=NS)).spec == made.spec
+        assert len(kubelet.ran) == 1
+
+        # Another backup is refused, and changes nothing.
+        await client.patch(
+            MatrixOneCluster, "mo", MergePatch({"spec": {"restoreFrom": "other"}}), namespace=NS
+        )
+
+        async def refused() -> bool:
+            now = await client.get(MatrixOneCluster, "mo", namespace=NS)
+            found = (now.status.conditions if now.status is not None else None) or []
+            return any("began with the Backup nightly" in (one.message or "") for one in found)
+
+        await eventually(refused)
         assert (await client.get(LogSet, "mo", namespace=NS)).spec == made.spec
         assert len(kubelet.ran) == 1
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from tests.operators.matrixone.builders import typed
 
 from mooring.objectstore import Corrupt, Store
 from mooring.operators.backup.agent import Result
-from mooring.operators.matrixone.backup import agent
+from mooring.operators.matrixone.backup import agent, catalog, scratch
 from mooring.operators.matrixone.backup.contents import inspect, unpacked
 from mooring.operators.matrixone.backup.places import DONE, MARK, within
 from mooring.operators.matrixone.backup.request import Request
@@ -96,8 +98,9 @@ def pod(
 ) -> Pod:
     made = Pod(s3, tmp_path, request.node.name[:40])
 
-    async def execute(asked: Request, place: str, secrets: Path) -> None:
+    async def execute(asked: Request, place: str, secrets: Path) -> dict[str, str]:
         await written(made, place)
+        return {}
 
     monkeypatch.setattr(agent, "_execute", execute)
     return made
@@ -119,8 +122,9 @@ async def test_a_backup_is_whole_recorded_and_made_once(pod: Pod) -> None:
 async def test_what_is_not_whole_is_no_backup_and_leaves_nothing(
     pod: Pod, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
-    async def execute(asked: Request, place: str, secrets: Path) -> None:
+    async def execute(asked: Request, place: str, secrets: Path) -> dict[str, str]:
         await written(pod, place, leave_out=lost)
+        return {}
 
     monkeypatch.setattr(agent, "_execute", execute)
     made = await pod.run("backup", FIRST)
@@ -268,3 +272,101 @@ async def test_a_directory_outside_of_every_volume_is_refused_with_the_remedy(tm
     refused = await agent.outcome(Request(action="backup", root=root, places=["p"]), tmp_path)
     assert (refused.ok, refused.reason) == (False, "TargetInvalid")
     assert "is in no volume" in refused.message
+
+
+# --- a test restore ----------------------------------------------------------------------------------------
+
+COPY = FIRST.replace("/backups/", "/verify/")
+
+
+async def tried_out(pod: Pod, root: Path, *, server: str = "exit 1", place: str = FIRST) -> Result:
+    """A test restore with the script of the real container; ``server`` is what runs instead of MatrixOne."""
+    run, conf = root / "run", root / "conf"
+    login = pod.secrets / "login"
+    for one in (run, conf, login):
+        one.mkdir()
+    for name in ("username", "password"):
+        (login / name).write_text("x")
+    storage = within(pod.path("backups"), f"{COPY}/1")
+    for name, text in scratch.files(storage).items():
+        (conf / name).write_text(text.replace("scratch=/var/lib/matrixone", f"scratch={root}"))
+    program = root / "server"
+    program.write_text(f"#!/bin/sh\n{server}\n")
+    program.chmod(0o755)
+    env = {
+        "PATH": os.environ["PATH"],
+        "MOORING_RUN": str(run),
+        "MOORING_CONF": str(conf),
+        "TERMINATION_LOG": str(root / "log"),
+        "MO_SERVICE": str(program),
+    }
+    beside = await asyncio.create_subprocess_exec("sh", str(conf / "run.sh"), env=env)
+    request = Request(
+        action="verify",
+        root=pod.path("backups"),
+        places=[place],
+        target=storage,
+        scratch=COPY,
+        host="127.0.0.1",
+        port=1,
+        login="login",
+    )
+    try:
+        found = await agent.run(request, pod.secrets, beside=run)
+        async with asyncio.timeout(60):
+            await beside.wait()
+    finally:
+        if beside.returncode is None:
+            beside.kill()
+            await beside.wait()
+    return found
+
+
+async def test_a_lost_object_is_named_and_no_copy_is_made_of_such_a_backup(pod: Pod, tmp_path: Path) -> None:
+    await pod.run("backup", FIRST)
+    async with pod.store("backups") as store:
+        await store.delete(f"{FIRST}/tae/one_00000")
+    before = await pod.names("backups")
+    found = await tried_out(pod, tmp_path)
+    assert (found.ok, found.reason, found.again) == (False, "ObjectCorrupt", False)
+    assert "tae/one_00000" in found.message
+    assert found.facts["scratch"] == "deleted"
+    assert await pod.names("backups") == before
+
+
+async def test_the_copy_of_a_server_that_ends_is_deleted_and_the_backup_is_not(
+    pod: Pod, tmp_path: Path
+) -> None:
+    await pod.run("backup", FIRST)
+    before = await pod.names("backups")
+    async with pod.store("backups") as store:  # what a run that was killed left
+        await store.upload(f"{COPY}/1/data/left", pieces(b"x"))
+    said = 'echo "panic: the catalog is of a later version" >&2; exit 2'
+    found = await tried_out(pod, tmp_path, server=said)
+    assert (found.ok, found.reason, found.again) == (False, "ServerEnded", True)
+    assert "panic: the catalog is of a later version" in found.message
+    assert found.facts["scratch"] == "deleted"
+    assert await pod.names("backups") == before
+
+
+async def test_a_copy_that_a_server_may_still_write_to_is_not_called_deleted(
+    pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "BOOT", 0.1)
+    monkeypatch.setattr(agent, "ENDS", 0.1)
+    await pod.run("backup", FIRST)
+    before = await pod.names("backups")
+    # A child that outlives the server holds what the run watches.
+    found = await tried_out(pod, tmp_path, server="(sleep 3) & exec sleep 600")
+    assert (found.ok, found.reason) == (False, "ServerUnreachable")
+    assert "scratch" not in found.facts
+    assert f"{COPY}/1/hk_data" in await pod.names("backups")
+    assert (await pod.run("delete", COPY)).ok
+    assert await pod.names("backups") == before
+
+
+def test_tables_that_were_there_all_the_while_are_in_the_backup() -> None:
+    one, two, three = (catalog.Table(0, "a/b", name) for name in ("t.1", "ü%", "later"))
+    facts = catalog.facts_of({one: ("r", 1), two: ("r", 2)}, {one: ("r", 1), two: ("r", 9), three: ("r", 3)})
+    assert facts["tables"] == "1"  # the second was made again while the backup ran
+    assert catalog._recorded(facts) == {one}

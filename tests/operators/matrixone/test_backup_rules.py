@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from tests.operators.matrixone.builders import STORAGE, typed
 
 from mooring.actor.verdict import InSync, Wait
+from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.backup.agent import Result
 from mooring.operators.backup.outcome import Outcome
-from mooring.operators.backup.retention import Kept
+from mooring.operators.backup.retention import Kept, Policy, outdated
 from mooring.operators.backup.types import Retention
-from mooring.operators.matrixone.backup import calendar, places, record_actor
+from mooring.operators.matrixone.backup import calendar, places, record_actor, verification
+from mooring.operators.matrixone.backup.records import kept_of
 from mooring.operators.matrixone.backup.request import Request
 from mooring.operators.matrixone.backup.rules import (
     TRIES,
@@ -30,8 +32,19 @@ from mooring.operators.matrixone.backup.rules import (
 )
 from mooring.operators.matrixone.backup.run import MatrixOneRun
 from mooring.operators.matrixone.backup.statement import Keys, StatementError, backup_statement, masked
+from mooring.operators.matrixone.backup.verification import (
+    Drop,
+    Publish,
+    SettleVerify,
+    Sweep,
+    Trial,
+    Verify,
+)
 from mooring.operators.matrixone.cluster import restore as restoring
 from mooring.operators.matrixone.types import (
+    Backup,
+    BackupMeta,
+    BackupStatus,
     ClusterRestore,
     JobSchedule,
     LogSet,
@@ -39,6 +52,7 @@ from mooring.operators.matrixone.types import (
     Overlay,
     RestoreJobStatus,
     SharedStorageProvider,
+    Verification,
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
@@ -272,3 +286,113 @@ def test_a_directory_is_made_in_a_volume_and_not_in_the_containers_own_file_syst
     path: str, found: bool
 ) -> None:
     assert places.in_volume(PurePosixPath(path), MOUNTS) is found
+
+
+# --- test restores -----------------------------------------------------------------------------------------
+
+PLACE = "mo-12345678/backups/20260102T030405Z-0a1b2c3d"
+BEGUN = Verification(tries=1)
+LEFT = Outcome(job="v", purpose="verify", state="Failed", reason="ObjectCorrupt", result=Result(ok=False))
+CLEANED = Outcome(
+    job="v", purpose="verify", state="Succeeded", result=Result(ok=True, facts={"scratch": "deleted"})
+)
+TRYING = Outcome(job="v", purpose="verify", state="Running")
+SWEPT = Outcome(job="s", purpose="sweep", state="Succeeded", result=Result(ok=True))
+UNSWEPT = Outcome(job="s", purpose="sweep", state="Failed", reason="StoreUnreachable", ended=NOW)
+TRIALS: list[tuple[str, Trial, Any]] = [
+    ("none was made", Trial(now=NOW), Verify),
+    ("no image is known", Trial(blocked=BLOCKED, now=NOW), BLOCKED),
+    ("recorded, and killed before the Job", Trial(known=BEGUN, now=NOW), Verify),
+    ("it runs", Trial(known=BEGUN, run=TRYING, now=NOW), Wait),
+    ("it is over and clean", Trial(known=BEGUN, run=CLEANED, now=NOW), SettleVerify),
+    ("the Backup comes first", Trial(known=BEGUN, run=CLEANED, published=False, now=NOW), Publish),
+    ("a copy is left", Trial(known=BEGUN, run=LEFT, now=NOW), Sweep),
+    ("a pod still writes", Trial(known=BEGUN, run=LEFT, ending=True, now=NOW), Wait),
+    ("its Job was deleted, and its pod writes", Trial(known=BEGUN, ending=True, now=NOW), Wait),
+    ("the copy is deleted", Trial(known=BEGUN, run=LEFT, sweep=SWEPT, now=NOW), SettleVerify),
+    ("the copy cannot be deleted", Trial(known=BEGUN, run=LEFT, sweep=UNSWEPT, now=NOW), Wait),
+    (
+        "once more",
+        Trial(known=BEGUN, run=LEFT, sweep=UNSWEPT, now=NOW + timedelta(minutes=2)),
+        Drop,
+    ),
+    ("over", Trial(known=Verification(tries=1, at=NOW), now=NOW), InSync),
+    ("deleted before it began", Trial(deleted=True, now=NOW), InSync),
+    ("deleted while it runs", Trial(known=BEGUN, run=TRYING, deleted=True, now=NOW), Drop),
+    ("deleted, its pod ends", Trial(known=BEGUN, ending=True, deleted=True, now=NOW), Wait),
+    ("deleted, the pod is gone", Trial(known=BEGUN, deleted=True, now=NOW), Sweep),
+    ("deleted, nothing is left", Trial(known=BEGUN, sweep=SWEPT, deleted=True, now=NOW), InSync),
+    ("its namespace goes", Trial(known=BEGUN, deleted=True, adrift="it ends", now=NOW), InSync),
+]
+
+
+@pytest.mark.parametrize(("what", "trial", "expected"), TRIALS, ids=[case[0] for case in TRIALS])
+def test_the_next_step_of_a_test_restore(what: str, trial: Trial, expected: Any) -> None:
+    found = verification.decide(trial)
+    assert isinstance(found, expected) if isinstance(expected, type) else found == expected
+
+
+def test_a_test_restore_passes_only_by_a_result_that_says_so() -> None:
+    for state in ("Starting", "Running", "Failed"):
+        for again in (False, True):
+            run = Outcome(job="v", purpose="verify", state=state, again=again, reason="ServerEnded")
+            for tries in range(1, verification.TRIES + 1):
+                assert not verification.settled(Verification(tries=tries), run, now=NOW).passed
+    passing = copy(LEFT, again=True, reason="ServerEnded")
+    assert verification.settled(BEGUN, passing, now=NOW).tries == 2
+    assert verification.settled(Verification(tries=verification.TRIES), passing, now=NOW).at == NOW
+
+
+def test_a_damaged_backup_pushes_out_no_good_one() -> None:
+    def kept(name: str, hours: int, **known: Any) -> Kept:
+        made = Backup(
+            metadata=ObjectMeta(name=name),
+            meta=BackupMeta(at_time=(NOW - timedelta(hours=hours)).isoformat()),
+            status=BackupStatus(verified=Verification(at=NOW, **known)) if known else None,
+        )
+        return kept_of(made, held=False)
+
+    old, new = kept("old", 5, passed=True), kept("new", 1, passed=False, reason="ObjectCorrupt")
+    assert (new.good, new.failed) == (False, True)
+    assert outdated([old, new], Policy(last=1), now=NOW) == []
+    for reason in ("ServerEnded", "LoginRejected", "DeadlineExceeded"):
+        assert kept("new", 1, passed=False, reason=reason).good
+
+
+def test_the_copy_of_a_test_restore_is_beside_the_backups() -> None:
+    assert places.scratch_of(PLACE) == PLACE.replace("/backups/", "/verify/")
+    for other in ("", "backups", "mo/backups/", "mo/backups/other", PLACE + "/tae"):
+        with pytest.raises(ValueError, match="is not the place of a backup"):
+            places.scratch_of(other)
+
+
+def test_the_server_of_a_test_restore_listens_on_loopback_alone_and_writes_below_the_copy() -> None:
+    copied = places.within(bucket(), f"{places.scratch_of(PLACE)}/1")
+    request = Request(action="verify", root=bucket(), places=[PLACE], target=copied, login="login")
+    run = MatrixOneRun(
+        purpose="verify", request=request, image="mooring", secrets=["s3", "login"], server="mo:1.2.4"
+    )
+    settings, job = run.objects(typed("BackupJob"), by="x")
+    text = "".join(settings.data.values())  # type: ignore[attr-defined]
+    assert "0.0.0.0" not in text
+    assert 'key-prefix = "backups/mo-12345678/verify/20260102T030405Z-0a1b2c3d/1/data"' in text
+    pod = job.spec.template.spec  # type: ignore[attr-defined]
+    assert [one.image for one in pod.containers] == ["mo:1.2.4", "mooring"]
+    mounted = {one.name for one in pod.volumes}
+    assert all(mount.name in mounted for one in pod.containers for mount in one.volume_mounts)
+    (conf,) = [one for one in pod.volumes if one.name == "conf"]
+    assert conf.config_map.name == settings.metadata.name == job.metadata.name
+
+
+def test_a_cluster_that_exists_takes_no_other_backup() -> None:
+    for phase in ("Restoring", "Restored", "Founded"):
+        assert restoring.refused(cluster(phase=phase), log_set()) is None
+        assert restoring.refused(cluster(asked=None, phase=phase), log_set()) is None
+        found = restoring.refused(cluster(asked="other", phase=phase), log_set())
+        assert found is not None
+        assert "began with the Backup nightly" in found.message
+    assert restoring.refused(cluster(), None) is None
+    assert restoring.refused(cluster(), log_set()) is None  # upstream's operator made it from a backup
+    found = restoring.refused(cluster(), log_set(restored=False))
+    assert found is not None
+    assert "began without a backup" in found.message

@@ -96,6 +96,15 @@ class Runs:
             return None
         return outcome_of(job, self._pods_of(job), now=now)
 
+    def alive(self, job: str, *, namespace: str) -> bool:
+        """Whether a pod of that Job has not ended, as the cache has it; also where the Job itself is deleted."""
+        pods = [one for informer in self._pods for one in informer.by_index(self._index, job)]
+        return any(
+            one.metadata.namespace == namespace
+            and (one.status is None or one.status.phase not in ("Succeeded", "Failed"))
+            for one in pods
+        )
+
     async def moved(self, ctx: Context[Any], job: str) -> int | None:
         """Bytes that a backup has stored so far, as the log of its pod says; ``None`` where that cannot be told."""
         pods = [one for informer in self._pods for one in informer.by_index(self._index, job)]

@@ -1,4 +1,4 @@
-"""What a run does in its pod: make a backup, restore one, delete some.
+"""What a run does in its pod: make a backup, restore one, try one out, delete some.
 
 Everything here may be killed at any moment and begun again. A backup is one when its manifest is there, which is written
 last. A restore writes only into a path that was empty when it began, and never again once it was done.
@@ -17,7 +17,9 @@ from typing import Final
 
 import msgspec
 from asyncmy.connection import Connection
+from asyncmy.cursors import Cursor
 from asyncmy.errors import MySQLError
+from msgspec.structs import replace
 
 from mooring.cache.clock import Clock, SystemClock
 from mooring.objectstore import (
@@ -31,7 +33,7 @@ from mooring.objectstore import (
     mounted_secrets,
     open_store,
 )
-from mooring.operators.backup.agent import Result, delete, failure
+from mooring.operators.backup.agent import Beside, DataFailed, Result, delete, failure
 from mooring.operators.backup.layout import MANIFEST, is_backup_id, made_at
 from mooring.operators.backup.manifest import (
     Manifest,
@@ -40,6 +42,7 @@ from mooring.operators.backup.manifest import (
     decode_manifest,
     encode_manifest,
 )
+from mooring.operators.matrixone.backup import catalog
 from mooring.operators.matrixone.backup.contents import Contents, inspect
 from mooring.operators.matrixone.backup.places import (
     DONE,
@@ -47,12 +50,15 @@ from mooring.operators.matrixone.backup.places import (
     in_volume,
     restored_name,
     same_kind,
+    scratch_of,
     shown,
     target_for,
     within,
 )
 from mooring.operators.matrixone.backup.request import Request
+from mooring.operators.matrixone.backup.scratch import GO, STOP
 from mooring.operators.matrixone.backup.statement import Keys, StatementError, backup_statement, masked
+from mooring.operators.matrixone.backup.verification import CLEAN
 from mooring.operators.matrixone.types import SharedStorageProvider
 
 __all__ = ["Refused", "outcome", "run"]
@@ -63,6 +69,16 @@ CLEAN_UP: Final = 20.0
 """Seconds that a failed backup may take to delete what it wrote."""
 CONNECT: Final = 15.0
 """Seconds until a connection has to be there."""
+BOOT: Final = 900.0
+"""Seconds until a throw-away server has to serve."""
+DENIED: Final = 60.0
+"""Seconds for which such a server may not know its users yet."""
+ENDS: Final = 60.0
+"""Seconds in which it has to end."""
+LOOK: Final = 0.5
+"""Seconds between two looks at it."""
+RUN: Final = Path("/mooring/run")
+"""The directory that both containers of a test restore share."""
 _ENTRIES: Final = {"AWS_ACCESS_KEY_ID": "accessKeyId", "AWS_SECRET_ACCESS_KEY": "secretAccessKey"}
 _DENIED: Final = frozenset({1044, 1045})
 _LOST: Final = frozenset({2003, 2006, 2013})
@@ -82,10 +98,13 @@ async def outcome(request: Request, secrets: Path) -> Result:
     try:
         return await run(request, secrets)
     except Exception as error:
-        first: BaseException = error
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        return _failed(first)
+        return _failed(_first(error))
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _failed(error: BaseException) -> Result:
@@ -100,13 +119,18 @@ def _failed(error: BaseException) -> Result:
     return failure(error)
 
 
-async def run(request: Request, secrets: Path, *, clock: Clock | None = None) -> Result:
-    """Run it. ``secrets`` has a directory for each Secret. Raises `ObjectStoreError` and `Refused`."""
+async def run(request: Request, secrets: Path, *, clock: Clock | None = None, beside: Path = RUN) -> Result:
+    """Run it. ``secrets`` has a directory for each Secret. Raises `ObjectStoreError` and `Refused`.
+
+    ``beside`` is what a test restore shares with its server.
+    """
     match request.action:
         case "backup":
             return await _backup(request, secrets, clock or SystemClock())
         case "restore":
             return await _restore(request, secrets, clock or SystemClock())
+        case "verify":
+            return await _verify(request, secrets, beside)
         case "delete":
             async with _opened(request.root, secrets) as store:
                 return await delete(store, prefixes=request.places)
@@ -131,7 +155,7 @@ async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
         await _clean(store, place, clock)
         began = clock.now()
         try:
-            await _execute(request, place, secrets)
+            tables = await _execute(request, place, secrets)
             found = await inspect(store, place, blocks=request.root.s3 is None)
             manifest = Manifest(
                 id=place.rpartition("/")[2],
@@ -142,7 +166,7 @@ async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
                 began=began,
                 finished=clock.now(),
                 parts=list(found.parts),
-                facts=dict(found.facts),
+                facts={**found.facts, **tables},
             )
             await store.create(f"{place}/{MANIFEST}", encode_manifest(manifest))
         except BaseException:
@@ -153,8 +177,8 @@ async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
     return _result(manifest, place)
 
 
-async def _execute(request: Request, place: str, secrets: Path) -> None:
-    """Have the server write the backup; it may take hours."""
+async def _execute(request: Request, place: str, secrets: Path) -> dict[str, str]:
+    """Have the server write the backup, which may take hours; the tables that are in it, as `catalog.facts_of` has them."""
     location, keys = within(request.root, place), _keys(request.root, secrets)
     try:
         text = backup_statement(place.rpartition("/")[2], location, keys, parallelism=request.parallelism)
@@ -164,7 +188,9 @@ async def _execute(request: Request, place: str, secrets: Path) -> None:
     connection = await _connected(request, secrets, where)
     try:
         async with connection.cursor() as cursor:
+            before = await _tables(cursor)
             await cursor.execute(text)
+            after = await _tables(cursor)
     except MySQLError as error:
         code, said = _said(error)
         lost = code in _LOST
@@ -179,6 +205,17 @@ async def _execute(request: Request, place: str, secrets: Path) -> None:
         raise Refused("SessionLost", text, remedy="make another BackupJob", again=True) from None
     finally:
         connection.close()
+    return catalog.facts_of(before, after) if before is not None and after is not None else {}
+
+
+async def _tables(cursor: Cursor) -> dict[catalog.Table, tuple[str, int]] | None:
+    """``None`` where the user may not list them: a backup without a list is one, too."""
+    try:
+        return await catalog.listed(cursor)
+    except MySQLError as error:
+        if _said(error)[0] in _LOST:
+            raise
+        return None
 
 
 async def _connected(request: Request, secrets: Path, where: str) -> Connection:
@@ -254,28 +291,37 @@ async def _restore(request: Request, secrets: Path, clock: Clock) -> Result:
         if (done := await _read(into, DONE)) is not None:
             return await _done_before(source, place, done, mark, target)
         contents = await _verified(source, request.root, place)
-        wanted = {
-            name: part
-            for part in contents.parts
-            if (name := restored_name(part.name, bucket=target.s3 is not None))
-        }
+        wanted = _wanted(contents, target)
         await _take(into, mark, wanted, target)
-        limit = asyncio.Semaphore(_AT_ONCE)
-
-        async def copy(name: str, part: StoredPart) -> None:
-            async with limit:
-                await _copy(source, _named(place, part.name), into, name, part)
-
-        async with asyncio.TaskGroup() as group:
-            for name, part in wanted.items():
-                group.create_task(copy(name, part))
+        await _fill(source, place, into, wanted)
         await into.create(DONE, msgspec.json.encode(mark))
     return Result(
         ok=True,
         size=sum(part.size for part in wanted.values()),
         objects=len(wanted),
-        facts=dict(contents.facts),
+        facts=_short(contents.facts),
     )
+
+
+def _wanted(contents: Contents, target: SharedStorageProvider) -> dict[str, StoredPart]:
+    """What of a backup a cluster needs, by its name in the cluster's path."""
+    return {
+        name: part
+        for part in contents.parts
+        if (name := restored_name(part.name, bucket=target.s3 is not None))
+    }
+
+
+async def _fill(source: Store, place: str, into: Store, wanted: Mapping[str, StoredPart]) -> None:
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def copy(name: str, part: StoredPart) -> None:
+        async with limit:
+            await _copy(source, _named(place, part.name), into, name, part)
+
+    async with asyncio.TaskGroup() as group:
+        for name, part in wanted.items():
+            group.create_task(copy(name, part))
 
 
 async def _done_before(
@@ -289,7 +335,7 @@ async def _done_before(
         ok=True,
         size=manifest.size if manifest is not None else 0,
         objects=len(manifest.parts) if manifest is not None else 0,
-        facts=dict(manifest.facts) if manifest is not None else {},
+        facts=_short(manifest.facts) if manifest is not None else {},
     )
 
 
@@ -365,6 +411,101 @@ def _whose(data: bytes) -> _Mark | None:
         return msgspec.json.decode(data, type=_Mark)
     except msgspec.MsgspecError:
         return None
+
+
+# --- a test restore ----------------------------------------------------------------------------------------
+
+
+async def _verify(request: Request, secrets: Path, run: Path) -> Result:
+    """Read the backup, start a throw-away server on a copy of it, compare, and delete the copy, also after a failure.
+
+    The result has the fact `CLEAN` only if nothing of the copy is left.
+    """
+    place, target = request.places[-1], request.target
+    assert target is not None
+    assert request.scratch == scratch_of(place)  # what is deleted is never the backup
+    beside = Beside(run=run)
+    beside.open([])
+    beside.begin()
+    found, clean = Result(ok=False), False
+    try:
+        async with _opened(request.root, secrets) as source:
+            try:
+                found = await _tried(request, secrets, source, beside)
+            except Exception as error:
+                found = _failed(_first(error))
+            with contextlib.suppress(ObjectStoreError):
+                if await _stopped(beside):
+                    await delete(source, prefixes=[request.scratch])
+                    clean = True
+    finally:
+        beside.end(0 if found.ok else 1)
+    facts = {**found.facts, CLEAN: "deleted"} if clean else found.facts
+    return replace(found, facts=facts)
+
+
+async def _tried(request: Request, secrets: Path, source: Store, beside: Beside) -> Result:
+    place, target = request.places[-1], request.target
+    assert target is not None
+    contents = await _verified(source, request.root, place)
+    await delete(source, prefixes=[request.scratch])
+    wanted = _wanted(contents, target)
+    async with _opened(target, secrets, make=True) as into:
+        await _fill(source, place, into, wanted)
+    (beside.run / GO).touch()
+    try:
+        said = await _checked(request, secrets, beside, contents.facts)
+    except DataFailed as error:
+        raise Refused("ServerEnded", str(error), remedy="see the log of its container", again=True) from None
+    except catalog.Differs as error:
+        raise Refused(error.reason, str(error), remedy="make another backup", again=error.again) from None
+    return Result(
+        ok=True,
+        size=sum(part.size for part in wanted.values()),
+        objects=len(wanted),
+        facts={"checked": said, "position": contents.facts.get("position", "")},
+    )
+
+
+async def _checked(request: Request, secrets: Path, beside: Beside, facts: Mapping[str, str]) -> str:
+    """Wait until the server serves, and compare; raises `DataFailed` where it ends, `Differs` and `Refused`."""
+    loop = asyncio.get_running_loop()
+    until, denied_until = loop.time() + BOOT, 0.0
+    while True:
+        if beside.ended:
+            await beside.finish()
+        try:
+            connection = await _connected(request, secrets, "the throw-away server")
+        except Refused as error:
+            now = loop.time()
+            if error.reason == "LoginRejected":
+                denied_until = denied_until or now + DENIED
+            if now > until or 0 < denied_until < now:
+                raise
+            await asyncio.sleep(LOOK)
+            continue
+        try:
+            async with connection.cursor() as cursor:
+                return await catalog.checked(cursor, facts)
+        except (OSError, EOFError, MySQLError) as error:
+            if beside.ended:
+                await beside.finish()
+            text = f"the session with the throw-away server ended: {type(error).__name__}"
+            raise Refused("SessionLost", text, remedy="see the log of its container", again=True) from None
+        finally:
+            connection.close()
+
+
+async def _stopped(beside: Beside) -> bool:
+    """Whether the server has ended, so that it writes nothing any more."""
+    (beside.run / STOP).touch()
+    if not (beside.run / GO).exists():
+        return True  # it never began
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ENDS):
+            while not beside.ended:
+                await asyncio.sleep(LOOK)
+    return beside.ended
 
 
 # --- the stores --------------------------------------------------------------------------------------------
@@ -450,8 +591,13 @@ def _result(manifest: Manifest, place: str) -> Result:
         size=manifest.size,
         stored=manifest.size,
         objects=len(manifest.parts),
-        facts={**manifest.facts, "prefix": place, "began": manifest.began.isoformat()},
+        facts={**_short(manifest.facts), "prefix": place, "began": manifest.began.isoformat()},
     )
+
+
+def _short(facts: Mapping[str, str]) -> dict[str, str]:
+    """The facts that a result has room for: without the tables."""
+    return {name: value for name, value in facts.items() if not name.startswith(catalog.PREFIX)}
 
 
 def _said(error: MySQLError) -> tuple[int, str]:

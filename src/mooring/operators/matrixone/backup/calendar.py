@@ -25,6 +25,10 @@ class CalendarSnapshot:
     running: str = ""
     """A BackupJob of an earlier run that has not ended."""
     backups: Sequence[Kept] = ()
+    success: str = ""
+    """When the newest good backup was complete; "" where none is known."""
+    verified: tuple[str, str] | None = None
+    """The newest backup that was verified, and when it was."""
     now: datetime
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from mooring.actor import (
@@ -25,6 +27,7 @@ from mooring.actor import (
     not_ready,
 )
 from mooring.cache import rfc3339
+from mooring.kube import MergePatch
 from mooring.kube.errors import AlreadyExists
 from mooring.kube.object import Key, owner_reference
 from mooring.kube.objects import core, meta
@@ -33,16 +36,28 @@ from mooring.operators.backup.layout import backup_id, backup_prefix, cluster_pr
 from mooring.operators.backup.manifest import Origin
 from mooring.operators.backup.run import agent_image, job_name
 from mooring.operators.backup.runs import Runs
-from mooring.operators.matrixone.backup import calendar
-from mooring.operators.matrixone.backup.places import secrets_of, shown, within
-from mooring.operators.matrixone.backup.records import SCHEDULE, backup_of, kept_of, name_of, policy_of
+from mooring.operators.matrixone.backup import calendar, verification
+from mooring.operators.matrixone.backup.gauges import Gauges
+from mooring.operators.matrixone.backup.places import scratch_of, secrets_of, shown, within
+from mooring.operators.matrixone.backup.records import (
+    SCHEDULE,
+    backup_of,
+    kept_of,
+    name_of,
+    newest_verified,
+    policy_of,
+    verified_condition,
+)
 from mooring.operators.matrixone.backup.request import Request
 from mooring.operators.matrixone.backup.rules import Begin, Expire, JobSnapshot, Record, Settle, decide
 from mooring.operators.matrixone.backup.run import MatrixOneRun
+from mooring.operators.matrixone.backup.scratch import HOST, SQL_PORT
+from mooring.operators.matrixone.backup.verification import Drop, Publish, SettleVerify, Sweep, Trial, Verify
 from mooring.operators.matrixone.conditions import with_condition
 from mooring.operators.matrixone.durations import seconds_or
 from mooring.operators.matrixone.names import SQL
 from mooring.operators.matrixone.sets import Surroundings, blocked_by
+from mooring.operators.matrixone.specs.cluster import ClusterSpecs
 from mooring.operators.matrixone.types import (
     COMPLETED,
     FAILED,
@@ -57,6 +72,7 @@ from mooring.operators.matrixone.types import (
     MatrixOneCluster,
     Overlay,
     RestoreJob,
+    Verification,
     groups_of,
 )
 from mooring.runtime import Manager
@@ -65,6 +81,8 @@ __all__ = ["PAUSE", "BackupJobActor", "missing_secret", "settled_conditions", "s
 
 PAUSE: Final = "mooring.dev/pause"
 BACKUP: Final = "backup"
+VERIFY: Final = "verify"
+SWEEP: Final = "sweep"
 _TTL: Final = 3600.0
 
 
@@ -78,6 +96,8 @@ class Source:
     login: str
     overlay: Overlay = field(default_factory=Overlay, repr=False)
     """Of the compute nodes."""
+    image: str = ""
+    """Of the compute nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +107,8 @@ class Inputs:
     job: BackupJob = field(repr=False)
     source: Source | None = None
     blocked: Wait | None = None
+    tries_out: bool = False
+    """The test restore of the backup is due, or under way; ``source`` and ``blocked`` are about that."""
     calendar: calendar.CalendarSnapshot | None = None
 
     @property
@@ -100,7 +122,7 @@ class Inputs:
         return self.job.status or BackupJobStatus()
 
 
-Snapshot = JobSnapshot | calendar.CalendarSnapshot
+Snapshot = JobSnapshot | Trial | calendar.CalendarSnapshot
 
 
 class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
@@ -108,10 +130,12 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
 
     kind = BackupJob
     name: Final = "matrixone-backupjob"
+    finalizer = "mooring.dev/backup-copy"
 
     def __init__(self, around: Surroundings, manager: Manager, *, namespaces: Sequence[str] = ()) -> None:
         self._around, self._image, self._wide = around, agent_image(), not namespaces
         self._runs = Runs(manager, self.name, namespaces=namespaces)
+        self._gauges = Gauges(manager.metrics)
         self.related = [
             *self._runs.related,
             Related(MatrixOneCluster, self._waiting),
@@ -134,11 +158,25 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         """Nothing is done while upstream's operator runs."""
         return self._around.left_alone(ctx)
 
+    def finalizes(self, obj: BackupJob) -> bool:
+        """While a test restore is due: its copy of the data is outside of Kubernetes."""
+        return _tries_out(obj)
+
+    async def finalize(self, ctx: Context[BackupJob]) -> Outcome:
+        """Delete the copy of a test restore that did not end."""
+        return await self.observe(ctx)
+
+    def forget(self, key: Key) -> None:
+        """Drop the metrics."""
+        self._gauges.forget(key)
+
     # --- one pass ------------------------------------------------------------------------------------------
 
     async def inputs(self, ctx: Context[BackupJob]) -> Inputs | Outcome:
         """The declaration, and the cluster as it is now."""
         made = Inputs(job=ctx.obj)
+        if _tries_out(ctx.obj) or ctx.obj.metadata.deletion_timestamp:
+            return await self._trial_inputs(ctx, made)
         if made.status.phase in (COMPLETED, FAILED):
             return made
         if (wrong := blocked_by(ctx.obj)) is not None:
@@ -151,7 +189,19 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         names = [*secrets_of(made.spec.target), found.login]
         return Inputs(job=ctx.obj, source=found, blocked=await missing_secret(ctx, names))
 
-    def _source(self, ctx: Context[BackupJob], spec: BackupJobSpec) -> Source | Wait:
+    async def _trial_inputs(self, ctx: Context[BackupJob], made: Inputs) -> Inputs:
+        """The server that tries the backup out; a deletion of its copy needs no more than the Secrets of the target."""
+        found = self._source(ctx, made.spec, serves=False)
+        source = found if isinstance(found, Source) else None
+        blocked = found if isinstance(found, Wait) else None
+        names = [*secrets_of(made.spec.target), *([source.login] if source is not None else [])]
+        if ctx.obj.metadata.deletion_timestamp:
+            names, blocked = secrets_of(made.spec.target), None
+        blocked = blocked or await missing_secret(ctx, names)
+        return Inputs(job=ctx.obj, source=source, blocked=blocked, tries_out=True)
+
+    def _source(self, ctx: Context[BackupJob], spec: BackupJobSpec, *, serves: bool = True) -> Source | Wait:
+        """What is backed up; ``serves``: it has to be ready."""
         assert spec.source is not None
         kind: type[MatrixOneCluster | CNSet] = MatrixOneCluster if spec.source.cluster_ref else CNSet
         name = spec.source.cluster_ref or spec.source.cn_set_ref or ""
@@ -161,25 +211,28 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             text = f"spec.source: {what} does not exist; correct the name"
             return Wait("SourceNotFound", text, after=10.0, stalled=True)
         status = one.status
-        if (trouble := not_ready(one)) or status is None or not status.host:
+        if serves and ((trouble := not_ready(one)) or status is None or not status.host):
             return Wait("SourceNotReady", f"{what} {trouble or 'has no address yet'}", after=10.0)
-        overlay: Overlay | None = None
+        overlay, image = Overlay(), ""
         login = spec.source.secret_ref or ""
         if isinstance(one, MatrixOneCluster):
             reference = one.status.credential_ref if one.status is not None else None
             login = login or (reference.name if reference is not None else None) or ""
             groups = groups_of(one.spec) if one.spec is not None else []
-            overlay = groups[0][2].overlay if groups else None
-        else:
-            overlay = one.spec.overlay if one.spec is not None else None
+            if groups:
+                group = groups[0][2]
+                overlay, image = group.overlay or Overlay(), group.image or ClusterSpecs(one).image
+        elif one.spec is not None:
+            overlay, image = one.spec.overlay or Overlay(), one.spec.image or ""
         return Source(
             origin=Origin(
                 namespace=ctx.key.namespace, name=name, uid=one.metadata.uid or "", kind=kind.resource.kind
             ),
-            host=status.host,
-            port=status.port or SQL,
+            host=(status.host if status is not None else None) or "",
+            port=(status.port if status is not None else None) or SQL,
             login=login,
-            overlay=overlay or Overlay(),
+            overlay=overlay,
+            image=image,
         )
 
     async def _calendar(
@@ -193,11 +246,12 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             if (one.metadata.labels or {}).get(SCHEDULE) == uid
         ]
         running = [one for one in mine if one.status is None or one.status.phase not in (COMPLETED, FAILED)]
+        tried = {one.status.backup for one in mine if one.status is not None and _tries_out(one)}
         backups: list[Backup] = []
-        if self._wide and schedule.retention is not None:
+        if self._wide:
             found = await self._around.live.list(Backup, label_selector=f"{SCHEDULE}={uid}")
             backups = list(found.items)
-        read = {
+        read = tried | {
             one.spec.backup_name
             for one in ctx.client.list(RestoreJob, namespace="" if self._wide else namespace)
             if one.spec is not None and (one.status is None or one.status.phase not in (COMPLETED, FAILED))
@@ -208,6 +262,10 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             last=_time(status.last_scheduled_at) or _time(job.metadata.creation_timestamp) or ctx.now(),
             running=next((one.metadata.name or "" for one in running), ""),
             backups=[kept_of(one, held=one.metadata.name in read) for one in backups],
+            success=max(
+                (one.meta.complete_time or "" for one in backups if one.meta is not None), default=""
+            ),
+            verified=newest_verified(backups),
             now=ctx.now(),
         )
 
@@ -215,6 +273,8 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         """Its newest run, and whether the Backup is there."""
         if inputs.calendar is not None:
             return inputs.calendar
+        if inputs.tries_out:
+            return await self._trial(ctx, inputs)
         status, now = inputs.status, ctx.now()
         run = None
         recorded = True
@@ -222,7 +282,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             run = await self._runs.find(ctx, status.job or "", now=now, purpose=BACKUP)
             if run is not None and run.state == "Succeeded" and self._wide:
                 recorded = await self._recorded(ctx, run)
-        ended = _time(status.finished_at)
+        ended = (status.verified.at if status.verified is not None else None) or _time(status.finished_at)
         return JobSnapshot(
             phase=status.phase or "",
             tries=status.tries or 0,
@@ -233,6 +293,33 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             ttl=seconds_or(inputs.spec.ttl, _TTL),
         )
 
+    async def _trial(self, ctx: Context[BackupJob], inputs: Inputs) -> Trial:
+        status, now = inputs.status, ctx.now()
+        known = status.verified
+        deleted = ctx.obj.metadata.deletion_timestamp is not None
+        trial = Trial(known=known, blocked=inputs.blocked, deleted=deleted, now=now)
+        if not verification.is_tried(known) or known is None:
+            return trial
+        verify, sweep = (job_name(ctx.obj, one, known.tries) for one in (VERIFY, SWEEP))
+        published = await self._published(ctx, status)
+        return changed(
+            trial,
+            run=await self._runs.find(ctx, verify, now=now, purpose=VERIFY),
+            sweep=await self._runs.find(ctx, sweep, now=now, purpose=SWEEP),
+            ending=self._runs.alive(verify, namespace=ctx.key.namespace),
+            published=published,
+            adrift="its namespace is being deleted" if deleted and await _ends(ctx) else "",
+        )
+
+    async def _published(self, ctx: Context[BackupJob], status: BackupJobStatus) -> bool:
+        """The Backup has a result, or cannot have one any more."""
+        if not self._wide or not status.backup:
+            return True
+        backup = await ctx.client.refresh(Backup, status.backup)
+        if backup is None or backup.metadata.deletion_timestamp:
+            return True
+        return backup.status is not None and backup.status.verified is not None
+
     async def _recorded(self, ctx: Context[BackupJob], run: outcomes.Outcome) -> bool:
         return await ctx.client.refresh(Backup, name_of(ctx.obj, _identity(run, ctx.obj))) is not None
 
@@ -240,6 +327,8 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         """See `rules` and `calendar`."""
         if isinstance(snapshot, calendar.CalendarSnapshot):
             return calendar.decide(snapshot)
+        if isinstance(snapshot, Trial):
+            return verification.decide(snapshot)
         return decide(snapshot)
 
     # --- what it shows -------------------------------------------------------------------------------------
@@ -247,7 +336,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
     def report(self, ctx: Context[BackupJob], inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
         """Phase and conditions; a try is recorded before its Job is made."""
         if inputs.calendar is not None:
-            return self._calendar_report(inputs, inputs.calendar, verdict)
+            return self._calendar_report(ctx, inputs, inputs.calendar, verdict)
         status, now = inputs.status, ctx.now()
         notes: list[Note] = []
         match verdict:
@@ -257,6 +346,10 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
                 status = self._settled(ctx, inputs, run)
                 text = status.message or ""
                 notes.append(Note(reason=status.reason or "", message=text, warning=status.phase == FAILED))
+            case Verify(attempt=attempt) if status.verified is None:
+                status = replace(status, verified=Verification(tries=attempt))
+            case SettleVerify(outcome=run):
+                status, notes = _tried(inputs, run, now)
             case Wait(reason=reason, message=text) if status.phase in (None, "", PENDING):
                 status = replace(status, phase=PENDING, reason=reason, message=text)
         conditions = settled_conditions(status.conditions, status.phase, status.message, now=now)
@@ -266,7 +359,8 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             status.reason or status.phase or PENDING,
             status.message or f"the backup is {(status.phase or PENDING).lower()}",
         )
-        return Report(status=status, ready=ready, notes=notes, record=isinstance(verdict, Begin | Settle))
+        record = isinstance(verdict, Begin | Settle | Verify | SettleVerify)
+        return Report(status=status, ready=ready, notes=notes, record=record)
 
     def _settled(self, ctx: Context[BackupJob], inputs: Inputs, run: outcomes.Outcome) -> BackupJobStatus:
         status, result = inputs.status, run.result
@@ -289,7 +383,11 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         )
 
     def _calendar_report(
-        self, inputs: Inputs, snapshot: calendar.CalendarSnapshot, verdict: Verdict
+        self,
+        ctx: Context[BackupJob],
+        inputs: Inputs,
+        snapshot: calendar.CalendarSnapshot,
+        verdict: Verdict,
     ) -> Report:
         status = inputs.status
         good = [one for one in snapshot.backups if one.good]
@@ -298,9 +396,13 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             status,
             phase=RUNNING if snapshot.running else PENDING,
             backup=newest.name if newest is not None else status.backup,
+            last_success_at=snapshot.success or status.last_success_at,
+            last_verified_backup=snapshot.verified[0] if snapshot.verified else status.last_verified_backup,
+            last_verified_at=snapshot.verified[1] if snapshot.verified else status.last_verified_at,
             reason=None,
             message=None,
         )
+        self._gauges.show(ctx.key, inputs.job, status)
         if isinstance(verdict, InSync) and verdict.again is not None:
             status = replace(status, next_at=_minute(snapshot.now, verdict.again))
         return Report(
@@ -320,8 +422,16 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
                 await self._runs.begin(ctx, self._run(ctx, inputs, inputs.source, attempt))
             case Record(outcome=run):
                 await self._record(ctx, inputs, run)
-            case Settle():  # it is written already
+            case Settle() | SettleVerify():  # it is written already
                 return None
+            case Verify(attempt=attempt):
+                await self._runs.begin(ctx, self._trial_run(inputs, attempt))
+            case Sweep(attempt=attempt):
+                await self._runs.begin(ctx, self._sweep_run(inputs, attempt))
+            case Drop(job=name):
+                await self._runs.drop(ctx, name)
+            case Publish(outcome=run):
+                await self._publish(ctx, inputs, run)
             case Expire():
                 await ctx.client.delete(
                     BackupJob, ctx.key.name, namespace=ctx.key.namespace, uid=ctx.obj.metadata.uid
@@ -336,9 +446,6 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
     def _run(self, ctx: Context[BackupJob], inputs: Inputs, source: Source, attempt: int) -> MatrixOneRun:
         spec, root = inputs.spec, inputs.spec.target
         assert root is not None
-        overlay = spec.overlay or Overlay()
-        if root.file_system is not None:
-            overlay = shared_volumes(overlay, source.overlay)
         places = [_place(ctx.obj, source, one) for one in range(1, attempt + 1)]
         return MatrixOneRun(
             purpose=BACKUP,
@@ -355,9 +462,61 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             image=self._image,
             secrets=[*secrets_of(root), source.login],
             attempt=attempt,
-            overlay=overlay,
+            overlay=_overlay(spec, source),
             timeout=spec.timeout_seconds or 86400,
         )
+
+    def _trial_run(self, inputs: Inputs, attempt: int) -> MatrixOneRun:
+        spec, root, source = inputs.spec, inputs.spec.target, inputs.source
+        if root is None or source is None:
+            raise StepFailed(inputs.blocked.message if inputs.blocked else "nothing to try out")
+        place = inputs.status.prefix or ""
+        scratch = scratch_of(place)
+        return MatrixOneRun(
+            purpose=VERIFY,
+            request=Request(
+                action="verify",
+                root=root,
+                places=[place],
+                target=within(root, f"{scratch}/{attempt}"),
+                scratch=scratch,
+                host=HOST,
+                port=SQL_PORT,
+                login=source.login,
+            ),
+            image=self._image,
+            secrets=[*secrets_of(root), source.login],
+            attempt=attempt,
+            overlay=_overlay(spec, source),
+            timeout=spec.timeout_seconds or 86400,
+            server=source.image,
+        )
+
+    def _sweep_run(self, inputs: Inputs, attempt: int) -> MatrixOneRun:
+        spec, root = inputs.spec, inputs.spec.target
+        assert root is not None
+        return MatrixOneRun(
+            purpose=SWEEP,
+            request=Request(action="delete", root=root, places=[scratch_of(inputs.status.prefix or "")]),
+            image=self._image,
+            secrets=secrets_of(root),
+            attempt=attempt,
+            overlay=_overlay(spec, inputs.source),
+            timeout=3600,
+        )
+
+    async def _publish(self, ctx: Context[BackupJob], inputs: Inputs, run: outcomes.Outcome) -> None:
+        """Write the result to the Backup, which outlives the BackupJob."""
+        status = inputs.status
+        known = verification.settled(status.verified or Verification(tries=1), run, now=ctx.now())
+        name = status.backup or ""
+        backup = await ctx.client.refresh(Backup, name)
+        if backup is None:
+            return
+        present = backup.status.conditions if backup.status is not None else None
+        made = {"verified": known, "conditions": verified_condition(present, known, now=ctx.now())}
+        body = {"metadata": {"uid": backup.metadata.uid}, "status": msgspec.to_builtins(made)}
+        await ctx.client.patch(Backup, name, MergePatch(body), namespace="")
 
     async def _record(self, ctx: Context[BackupJob], inputs: Inputs, run: outcomes.Outcome) -> None:
         assert inputs.spec.target is not None
@@ -382,7 +541,9 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
                 annotations={_OF: ctx.key.name},
                 owner_references=[owner_reference(job)],
             ),
-            spec=replace(spec, schedule=None, deletion_policy=policy_of(spec)),
+            spec=replace(
+                spec, schedule=None, deletion_policy=policy_of(spec), verify=_is_verified(spec, inputs.status)
+            ),
         )
         try:
             await ctx.client.create(made)
@@ -394,6 +555,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             last_scheduled_at=rfc3339(move.at),
             next_at=rfc3339(move.following) if move.following is not None else None,
             missed=(status.missed or 0) + move.missed,
+            runs=(status.runs or 0) + 1,
         )
 
 
@@ -408,6 +570,12 @@ async def missing_secret(ctx: Context[BackupJob] | Context[RestoreJob], names: S
             text = f"the Secret {name} does not exist in this namespace; create it, or correct the name"
             return Wait("SecretNotFound", text, after=10.0, stalled=True)
     return None
+
+
+async def _ends(ctx: Context[BackupJob]) -> bool:
+    """The namespace is being deleted: nothing can be made in it any more."""
+    found = await ctx.client.refresh(core.Namespace, ctx.key.namespace)
+    return found is None or found.metadata.deletion_timestamp is not None
 
 
 def settled_conditions(
@@ -428,6 +596,42 @@ def shared_volumes(overlay: Overlay, of: Overlay) -> Overlay:
         volume_mounts=overlay.volume_mounts or of.volume_mounts,
         security_context=overlay.security_context or of.security_context,
     )
+
+
+def _overlay(spec: BackupJobSpec, source: Source | None) -> Overlay:
+    """Of the pod of a run; one for a directory has the volumes of the server's pods."""
+    overlay = spec.overlay or Overlay()
+    if spec.target is not None and spec.target.file_system is not None and source is not None:
+        return shared_volumes(overlay, source.overlay)
+    return overlay
+
+
+def _tries_out(job: BackupJob) -> bool:
+    """A test restore of its backup is due, or under way."""
+    spec, status = job.spec, job.status
+    if spec is None or status is None or status.phase != COMPLETED or spec.schedule is not None:
+        return False
+    return bool(spec.verify) if status.verified is None else verification.is_tried(status.verified)
+
+
+def _tried(inputs: Inputs, run: outcomes.Outcome, now: datetime) -> tuple[BackupJobStatus, list[Note]]:
+    """The status after a try; a backup that was found to be damaged has failed."""
+    status = inputs.status
+    known = verification.settled(status.verified or Verification(tries=1), run, now=now)
+    status = replace(status, verified=known)
+    if verification.is_tried(known):
+        return status, []
+    status = replace(status, conditions=verified_condition(status.conditions, known, now=now))
+    reason = "BackupVerified" if known.passed else "VerificationFailed"
+    if verification.is_damaged(known):
+        status = replace(status, phase=FAILED, reason=known.reason, message=known.message)
+    return status, [Note(reason=reason, message=known.message, warning=not known.passed)]
+
+
+def _is_verified(spec: BackupJobSpec, schedule: BackupJobStatus) -> bool | None:
+    """Whether a run is verified: every so many, the first one too."""
+    every = (spec.schedule.verify_every if spec.schedule is not None else None) or 0
+    return spec.verify or (True if every and (schedule.runs or 0) % every == 0 else None)
 
 
 def _begun(ctx: Context[BackupJob], inputs: Inputs, attempt: int) -> BackupJobStatus:

@@ -24,6 +24,7 @@ __all__ = [
     "place_of",
     "restored_name",
     "same_kind",
+    "scratch_of",
     "secrets_of",
     "shown",
     "target_for",
@@ -35,6 +36,17 @@ MARK: Final = "mooring-restore.json"
 DONE: Final = "mooring-restored.json"
 """In a path that a restore has filled; with it no restore writes there ever again."""
 HAKEEPER_FILE: Final = "hakeeper/hk_data"
+
+
+def scratch_of(place: str) -> str:
+    """Where a backup is tried out, below the same path: beside the backups, so that deleting it deletes none.
+
+    Raises ValueError for a place that is none of a backup.
+    """
+    cluster, separator, identity = place.rpartition("/backups/")
+    if not cluster or not separator or not is_backup_id(identity):
+        raise ValueError(f"{place[:200]!r} is not the place of a backup")
+    return f"{cluster}/verify/{identity}"
 
 
 def target_for(provider: SharedStorageProvider, *, ca_bundle: str | None = None) -> Target:

@@ -27,10 +27,12 @@ from mooring.operators.matrixone.backup.places import place_of, secrets_of, show
 from mooring.operators.matrixone.backup.records import deletes_data, home_of
 from mooring.operators.matrixone.backup.request import Request
 from mooring.operators.matrixone.backup.run import MatrixOneRun
+from mooring.operators.matrixone.backup.verification import is_tried
 from mooring.operators.matrixone.types import (
     COMPLETED,
     FAILED,
     Backup,
+    BackupJob,
     BackupStatus,
     RestoreJob,
     SharedStorageProvider,
@@ -53,7 +55,7 @@ class RecordSnapshot:
     adrift: str = ""
     """Why its data cannot be deleted any more."""
     readers: tuple[str, ...] = ()
-    """RestoreJobs that read it."""
+    """RestoreJobs that read it, and BackupJobs that try it out."""
     run: outcomes.Outcome | None = None
     failed_for: float = 0.0
     """Seconds since the deletion failed."""
@@ -82,7 +84,7 @@ def decide(snapshot: RecordSnapshot) -> Verdict:
     if snapshot.adrift:
         return InSync(snapshot.adrift)
     if snapshot.readers:
-        return Wait("InUse", f"RestoreJob {snapshot.readers[0]} reads it", after=10.0)
+        return Wait("InUse", f"{snapshot.readers[0]} reads it", after=10.0)
     run = snapshot.run
     if run is None:
         if snapshot.missing:
@@ -145,13 +147,7 @@ class BackupRecordActor(Planned[Backup, Inputs, RecordSnapshot]):
             deleted=True,
             erases=True,
             adrift=await _adrift(ctx, home),
-            readers=tuple(
-                f"{one.metadata.namespace}/{one.metadata.name}"
-                for one in ctx.client.list(RestoreJob)
-                if one.spec is not None
-                and one.spec.backup_name == ctx.key.name
-                and (one.status is None or one.status.phase not in (COMPLETED, FAILED))
-            ),
+            readers=_readers(ctx),
             run=run,
             failed_for=(now - ended).total_seconds() if ended is not None else 0.0,
             missing=await _missing(ctx, home, secrets_of(inputs.place[0])) if run is None else "",
@@ -194,6 +190,23 @@ class BackupRecordActor(Planned[Backup, Inputs, RecordSnapshot]):
             case Retry(job=job):
                 await self._runs.drop(ctx, job, namespace=home_of(ctx.obj))
         return None
+
+
+def _readers(ctx: Context[Backup]) -> tuple[str, ...]:
+    name = ctx.key.name
+    restores = [
+        f"RestoreJob {one.metadata.namespace}/{one.metadata.name}"
+        for one in ctx.client.list(RestoreJob)
+        if one.spec is not None
+        and one.spec.backup_name == name
+        and (one.status is None or one.status.phase not in (COMPLETED, FAILED))
+    ]
+    trials = [
+        f"BackupJob {one.metadata.namespace}/{one.metadata.name}"
+        for one in ctx.client.list(BackupJob)
+        if one.status is not None and one.status.backup == name and is_tried(one.status.verified)
+    ]
+    return (*restores, *trials)
 
 
 def _backup_of(one: Object) -> list[Key]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -12,6 +13,8 @@ from mooring.operators.backup.manifest import FORM
 from mooring.operators.backup.outcome import Outcome
 from mooring.operators.backup.retention import Kept
 from mooring.operators.matrixone.backup.places import within
+from mooring.operators.matrixone.backup.verification import is_damaged
+from mooring.operators.matrixone.conditions import with_condition
 from mooring.operators.matrixone.types import (
     DELETE,
     RETAIN,
@@ -21,6 +24,7 @@ from mooring.operators.matrixone.types import (
     BackupJobStatus,
     BackupMeta,
     SharedStorageProvider,
+    Verification,
 )
 
 __all__ = [
@@ -32,10 +36,14 @@ __all__ = [
     "home_of",
     "kept_of",
     "name_of",
+    "newest_verified",
     "policy_of",
     "source_of",
+    "verified_condition",
 ]
 
+VERIFIED: Final = "BackupVerified"
+"""Condition of a BackupJob and of a Backup: the newest test restore passed."""
 POLICY: Final = "mooring.dev/deletion-policy"
 """Annotation of a Backup: Delete or Retain, what becomes of its data."""
 HOME: Final = "mooring.dev/namespace"
@@ -118,9 +126,38 @@ def kept_of(backup: Backup, *, held: bool) -> Kept:
     """A Backup as retention sees it; ``held``: a restore reads it."""
     at = backup.meta.at_time if backup.meta is not None else None
     ending = backup.metadata.deletion_timestamp is not None
+    known = backup.status.verified if backup.status is not None else None
+    damaged = is_damaged(known)
     return Kept(
         name=backup.metadata.name or "",
         at=datetime.fromisoformat(at or "1970-01-01T00:00:00Z"),
-        good=not ending,
+        good=not ending and not damaged,
+        failed=damaged and not ending,
+        verified=known is not None and known.passed,
         held=held or ending,
     )
+
+
+def newest_verified(backups: Iterable[Backup]) -> tuple[str, str] | None:
+    """The newest backup that was verified, and when it was; ``None`` where none was."""
+    found = [
+        (one.meta.at_time or "", one.metadata.name or "", known.at)
+        for one in backups
+        if one.meta is not None
+        and one.status is not None
+        and (known := one.status.verified) is not None
+        and known.passed
+        and known.at is not None
+    ]
+    if not found:
+        return None
+    _, name, at = max(found)
+    return name, _seconds(at)
+
+
+def verified_condition(
+    present: Sequence[meta.Condition] | None, known: Verification, *, now: datetime
+) -> list[meta.Condition]:
+    """The conditions with BackupVerified as a test restore that is over has it."""
+    reason = "Restored" if known.passed else known.reason or "VerificationFailed"
+    return with_condition(present, VERIFIED, known.passed, reason, known.message, generation=None, now=now)

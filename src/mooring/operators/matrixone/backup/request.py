@@ -11,7 +11,7 @@ from mooring.operators.matrixone.types import SharedStorageProvider
 
 __all__ = ["Action", "Request"]
 
-Action = Literal["backup", "restore", "delete"]
+Action = Literal["backup", "restore", "verify", "delete"]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -25,10 +25,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     host: str = ""
     port: int = 6001
     login: str = ""
-    """Of a backup: the Secret with username and password."""
+    """Of a backup and of a test restore: the Secret with username and password."""
     origin: Origin = msgspec.field(default_factory=Origin)
     parallelism: int = 4
     target: SharedStorageProvider | None = None
-    """Of a restore: the path of the new cluster."""
+    """Of a restore: the path of the new cluster; of a test restore: a path below `scratch`."""
     owner: str = ""
     """Of a restore: UID of the object that the path is filled for."""
+    scratch: str = ""
+    """Of a test restore: the place below ``root`` that is deleted before and after it."""

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from mooring.kube.object import Object, owner_reference
 from mooring.kube.objects import batch, core, meta
 from mooring.operators.backup.run import BY, FOR, OF, PURPOSE, STORE, job_name
+from mooring.operators.matrixone.backup import scratch
 from mooring.operators.matrixone.backup.request import Request
 from mooring.operators.matrixone.specs.pods import overlaid, overlaid_container
 from mooring.operators.matrixone.types import Overlay
-from mooring.operators.workload.containers import READ_ONLY
+from mooring.operators.workload.containers import READ_ONLY, config_volume
 
 __all__ = ["MatrixOneRun"]
 
@@ -40,10 +41,21 @@ class MatrixOneRun:
     """Seconds."""
     namespace: str = ""
     """Of a run for an object that has none."""
+    server: str = ""
+    """Of a test restore: the image of the throw-away server."""
 
     def objects(self, owner: Object, *, by: str) -> tuple[Object, ...]:
-        """The Job, which goes with ``owner``."""
-        return (self.job(owner, by=by),)
+        """The Job, and before it the files of a server; they go with ``owner``."""
+        job = self.job(owner, by=by)
+        settings = self._settings(job)
+        return (job,) if settings is None else (settings, job)
+
+    def _settings(self, job: batch.Job) -> core.ConfigMap | None:
+        if not self.server or self.request.target is None:
+            return None
+        return core.ConfigMap(
+            metadata=replace(job.metadata), data=scratch.files(self.request.target), immutable=True
+        )
 
     def job(self, owner: Object, *, by: str) -> batch.Job:
         """The Job."""
@@ -71,12 +83,12 @@ class MatrixOneRun:
                         labels={**(overlay.pod_labels or {}), **labels},
                         annotations={**(overlay.pod_annotations or {}), **notes},
                     ),
-                    spec=self._pod(),
+                    spec=self._pod(job_name(owner, self.purpose, self.attempt)),
                 ),
             ),
         )
 
-    def _pod(self) -> core.PodSpec:
+    def _pod(self, settings: str) -> core.PodSpec:
         volumes = [core.Volume(name="tmp", empty_dir=core.EmptyDirVolumeSource(size_limit="64Mi"))]
         mounts = [core.VolumeMount(name="tmp", mount_path="/tmp")]  # noqa: S108 - of the container
         for at, name in enumerate(dict.fromkeys(self.secrets)):
@@ -105,7 +117,20 @@ class MatrixOneRun:
             volumes=volumes,
             security_context=self._security(),
         )
-        return overlaid(pod, replace(overlay, init_containers=None, sidecar_containers=None))
+        made = overlaid(pod, replace(overlay, init_containers=None, sidecar_containers=None))
+        return self._with_server(made, settings)
+
+    def _with_server(self, pod: core.PodSpec, settings: str) -> core.PodSpec:
+        """The throw-away server beside the container of the run; ``settings`` is the ConfigMap with its files."""
+        target = self.request.target
+        if not self.server or target is None:
+            return pod
+        store, *rest = pod.containers or []
+        shared = core.VolumeMount(name="run", mount_path="/mooring/run")
+        store = replace(store, volume_mounts=[*(store.volume_mounts or ()), shared])
+        server = scratch.server(self.server, target, self.overlay)
+        more = [config_volume("conf", settings), *scratch.volumes(target)]
+        return replace(pod, containers=[server, store, *rest], volumes=[*(pod.volumes or ()), *more])
 
     def _security(self) -> core.PodSecurityContext:
         """A directory belongs to the user of the server's image, which is root unless an overlay says otherwise."""

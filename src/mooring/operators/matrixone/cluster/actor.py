@@ -92,14 +92,14 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
         """The declaration and its sets, from the caches."""
         cluster = with_defaults(ctx.obj)
         live = {(kind, one.metadata.name or ""): one for kind in STAGES for one in ctx.children.of(kind)}
-        blocked: Wait | Terminal | None = blocked_by(cluster)
+        log_set = live.get((LogSet, ctx.key.name))
+        assert log_set is None or isinstance(log_set, LogSet)
+        blocked: Wait | Terminal | None = blocked_by(cluster) or restoring.refused(ctx.obj, log_set)
         if blocked is not None:
             return Inputs(cluster=cluster, live=live, blocked=blocked) if live else blocked
         secret = ctx.client.find(
             metadata_of(core.Secret), ClusterSpecs(ctx.obj).credential, namespace=ctx.key.namespace
         )
-        log_set = live.get((LogSet, ctx.key.name))
-        assert log_set is None or isinstance(log_set, LogSet)
         if _restores(ctx.obj):
             log_set = log_set or await ctx.client.refresh(LogSet, ctx.key.name, namespace=ctx.key.namespace)
             if (first := await self._restore(ctx, log_set, has_credential=secret is not None)) is not None:

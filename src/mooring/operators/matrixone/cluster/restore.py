@@ -38,6 +38,7 @@ __all__ = [
     "MakeRestoreJob",
     "Restored",
     "from_backup",
+    "refused",
     "restore",
     "restore_job",
 ]
@@ -77,6 +78,21 @@ def from_backup(cluster: MatrixOneCluster, log_set: LogSet | None) -> bool:
         initial = log_set.spec.initial_config if log_set.spec is not None else None
         return initial is not None and initial.restore_from is not None
     return _recorded(cluster).phase in (RESTORED, FOUNDED)
+
+
+def refused(cluster: MatrixOneCluster, log_set: LogSet | None) -> Terminal | None:
+    """Why ``spec.restoreFrom`` cannot be what it is: a cluster that exists takes no other backup."""
+    asked = cluster.spec.restore_from if cluster.spec is not None else None
+    recorded = _recorded(cluster)
+    if not asked or asked == recorded.backup:
+        return None
+    if recorded.backup:
+        text = f"the cluster began with the Backup {recorded.backup}; put that back, or remove the field"
+    elif log_set is not None and not from_backup(cluster, log_set):
+        text = "the cluster began without a backup; remove the field"
+    else:
+        return None
+    return Terminal("InvalidSpec", f"spec.restoreFrom: {text}. For the Backup {asked} {_ELSEWHERE}")
 
 
 def restore(

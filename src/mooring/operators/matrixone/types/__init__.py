@@ -28,6 +28,7 @@ from mooring.operators.matrixone.types.backup import (
     RestoreJob,
     RestoreJobSpec,
     RestoreJobStatus,
+    Verification,
 )
 from mooring.operators.matrixone.types.bucket import (
     DELETING,
@@ -256,6 +257,7 @@ __all__ = [
     "SharedStorageCache",
     "SharedStorageProvider",
     "Store",
+    "Verification",
     "Volume",
     "WebUI",
     "WebUIDeps",

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final
 
 from mooring.kube.object import Object, Resource
 from mooring.kube.part import Part
-from mooring.operators.backup.types import Retention
+from mooring.operators.backup.types import Retention, Verified
 from mooring.operators.matrixone.types.podset import Overlay, Quantity, SetStatus, resource
 from mooring.operators.matrixone.types.storage import DELETE, RETAIN, SharedStorageProvider
 from mooring.runtime.crd import AGE, F, PrinterColumn, crd
@@ -28,6 +28,7 @@ __all__ = [
     "RestoreJob",
     "RestoreJobSpec",
     "RestoreJobStatus",
+    "Verification",
 ]
 
 JOB_TTL: Final = "1h"
@@ -68,6 +69,14 @@ class JobSchedule(Part, frozen=True, kw_only=True):
         ),
     ] = None
     retention: Annotated[Retention | None, F("Which backups stay; absent: all.")] = None
+    verify_every: Annotated[
+        int | None,
+        F(
+            "Every so many backups, the first one too, are restored into a throw-away server and checked. 0: none.",
+            minimum=0,
+            maximum=1000,
+        ),
+    ] = None
 
 
 class BackupJobSpec(Part, frozen=True, kw_only=True):
@@ -95,6 +104,19 @@ class BackupJobSpec(Part, frozen=True, kw_only=True):
     parallelism: Annotated[
         int | None, F("Objects that the server copies at once; default 4. Ours.", minimum=1, maximum=256)
     ] = None
+    verify: Annotated[
+        bool | None,
+        F(
+            "Once it is complete, restore it into a throw-away server and check it: condition BackupVerified. Ours."
+        ),
+    ] = None
+
+
+class Verification(Verified, frozen=True, kw_only=True):
+    """The newest test restore of a backup."""
+
+    reason: Annotated[str, F("Why it did not pass: one word.")] = ""
+    size_bytes: Annotated[int, F("Bytes that were restored.")] = 0
 
 
 class BackupJobStatus(SetStatus, frozen=True, kw_only=True):
@@ -117,6 +139,15 @@ class BackupJobStatus(SetStatus, frozen=True, kw_only=True):
     ] = None
     next_at: Annotated[str | None, F("Of a schedule: the next run.", format=_TIME)] = None
     missed: Annotated[int | None, F("Of a schedule: runs that were skipped, in all.")] = None
+    verified: Annotated[Verification | None, F("The newest test restore.")] = None
+    runs: Annotated[int | None, F("Of a schedule: backups begun.")] = None
+    last_success_at: Annotated[
+        str | None, F("Of a schedule: when its newest backup was complete.", format=_TIME)
+    ] = None
+    last_verified_backup: Annotated[str | None, F("Of a schedule: the newest Backup that was verified.")] = (
+        None
+    )
+    last_verified_at: Annotated[str | None, F("Of a schedule: when it was.", format=_TIME)] = None
 
 
 @crd(
@@ -151,7 +182,9 @@ class BackupMeta(Part, frozen=True, kw_only=True):
 
 
 class BackupStatus(SetStatus, frozen=True, kw_only=True):
-    """Whether the data of a Backup that is deleted is gone; ours, upstream has none."""
+    """Whether it was verified, and whether the data of one that is deleted is gone; ours, upstream has none."""
+
+    verified: Annotated[Verification | None, F("The newest test restore.")] = None
 
 
 @crd(
