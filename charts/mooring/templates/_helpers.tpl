@@ -275,6 +275,10 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   verbs: [get]
 {{- end }}
 {{- if has "redis-cluster" $names }}
+# Whether the process of a master that does not answer stands still. API servers ask for one verb, newer ones for both.
+- apiGroups: [""]
+  resources: [pods/exec]
+  verbs: [get, create]
 # Whether HarmonyCloud's operator runs: its lock.
 - apiGroups: [""]
   resources: [endpoints]

@@ -25,7 +25,9 @@ from mooring.kube.objects.admissionregistration import (
     ValidatingWebhookConfiguration,
 )
 from mooring.kube.objects.core import PersistentVolume
+from mooring.kube.transport import HttpTransport
 from mooring.local.api.audit import Policy
+from mooring.local.api.server import LocalTransport
 from mooring.local.controllers.volumes.matching import home_of
 from mooring.local.directory import DataDirectory, check_kubeconfig, default_directory
 from mooring.local.node import rootless
@@ -297,6 +299,8 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
             up.kubeconfig, server=f"https://{shown}:{port}", authority=plane.certificates.authority
         )
         client = plane.client("mooring")
+        if isinstance(client.transport, LocalTransport):
+            client.transport.sockets = HttpTransport(Config.load(up.kubeconfig))
         await apply_crds(client, up.operate.operators)
         from mooring.catalog import KINDS
 
@@ -317,6 +321,7 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
             for task in watched:
                 task.cancel()
             await asyncio.gather(*watched, return_exceptions=True)
+            await client.close()
     finally:
         await plane.stop()
 

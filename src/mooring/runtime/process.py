@@ -85,17 +85,22 @@ class Manager:
         self.name = name
         self.clock = clock or SystemClock()
         self.metrics = metrics or Metrics()
+        transport = client.transport
+        self.sockets: HttpTransport | None = (
+            transport if isinstance(transport, HttpTransport) else getattr(transport, "sockets", None)
+        )
+        """What opens WebSockets to the API server, such as of a command in a container; not counted, nor fenced."""
         manager = client.field_manager
         self._host = getattr(client.transport, "host", "")
-        transport = MeteredTransport(client.transport, self.metrics, host=self._host, clock=self.clock)
-        metered = fenced = Client(transport, field_manager=manager)
+        metering = MeteredTransport(client.transport, self.metrics, host=self._host, clock=self.clock)
+        metered = fenced = Client(metering, field_manager=manager)
         self.fence: Fence = OpenFence(self.clock)
         if shards and election is None:
             raise ValueError("shards need an election, for the name of their Leases")
         self._share = Share(self.clock, shards) if shards else None
         if election is not None:
             self.fence = self._share.fence if self._share is not None else Fence(self.clock)
-            fenced = Client(FencedTransport(transport, self.fence), field_manager=manager)
+            fenced = Client(FencedTransport(metering, self.fence), field_manager=manager)
         self._own_informers = informers is None
         self.informers = informers or InformerSet(metered, self.clock, watch_list=watch_list, pool=pool)
         self.metrics.informers(name, self.informers)

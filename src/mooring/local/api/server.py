@@ -24,7 +24,7 @@ from multidict import CIMultiDict
 
 from mooring.kube import listener
 from mooring.kube.errors import ApiError, TransportError
-from mooring.kube.transport import Response, StreamResponse
+from mooring.kube.transport import HttpTransport, Response, StreamResponse
 from mooring.local.api import codec, deletes, failures, metrics, patching, reads, subresources, writes
 from mooring.local.api.access.authentication import ADMIN, Authenticator, of_certificate
 from mooring.local.api.access.authorization import MASTERS, Authorizer, attributes_of
@@ -763,6 +763,8 @@ class LocalTransport:
         self._server = server
         self._user = user
         self._agent = agent
+        self.sockets: HttpTransport | None = None
+        """What opens WebSockets, where the server listens: none is opened within the process."""
 
     def _request(
         self,
@@ -831,7 +833,9 @@ class LocalTransport:
             await stream.close()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Only what opens WebSockets holds connections."""
+        if self.sockets is not None:
+            await self.sockets.close()
 
 
 def _headers(answer: Answer, request: Request) -> dict[str, str]:

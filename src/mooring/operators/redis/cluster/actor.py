@@ -5,7 +5,9 @@ Every decision is in `plan`, every object in `specs`, every effect on servers in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
@@ -19,6 +21,7 @@ from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.cluster import events, passwords
 from mooring.operators.redis.cluster.backup import ClusterBackupActor, ClusterScheduleActor
+from mooring.operators.redis.cluster.failover import suspects
 from mooring.operators.redis.cluster.inputs import (
     DEPENDENCIES,
     Inputs,
@@ -31,6 +34,7 @@ from mooring.operators.redis.cluster.inputs import (
 )
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.pulse import Pulse
 from mooring.operators.redis.cluster.report import (
     Early,
     failure,
@@ -43,6 +47,7 @@ from mooring.operators.redis.cluster.report import (
 from mooring.operators.redis.cluster.restore import ClusterRestores
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.takeover import RENAME, Takeover
+from mooring.operators.redis.cluster.topology import Node
 from mooring.operators.redis.cluster.types import (
     RedisCluster,
     RedisClusterSpec,
@@ -55,6 +60,7 @@ from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.passwords import logins
 from mooring.operators.workload.claims import own_claims, owned
 from mooring.operators.workload.index import ClusterIndex, keys_of
+from mooring.operators.workload.process import stands_still
 from mooring.operators.workload.scope import Scoped
 from mooring.operators.workload.surroundings import Surroundings
 from mooring.operators.workload.unknown_fields import UnknownFields
@@ -107,6 +113,9 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         self._claims = index(core.PersistentVolumeClaim, cluster_of=cluster_of)
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self._unknown = UnknownFields(manager, RedisClusterSpec)
+        self.wake: Callable[[Key], None] = lambda key: None
+        """Brings the next pass over a cluster forward."""
+        self.pulse = Pulse(lambda key: self.wake(key))
         self._restores = ClusterRestores(manager, NAME, namespaces=namespaces)
         self._takeover = Takeover(manager, self._given, self.snapshot, namespaced=bool(namespaces))
         self.related = (
@@ -118,11 +127,15 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
 
     def manages(self, obj: RedisCluster) -> bool:
         """By scope; what another process manages is left alone."""
-        return self.scoped.manages(obj)
+        ours = self.scoped.manages(obj)
+        if not ours:
+            self.pulse.forget(Key(obj.metadata.namespace or "", obj.metadata.name or ""))
+        return ours
 
     def forget(self, key: Key) -> None:
         """The cluster was deleted."""
         self._unknown.forget(key)
+        self.pulse.forget(key)
 
     def deleted(self, obj: RedisCluster) -> None:
         """Record what becomes of its objects and its data."""
@@ -175,8 +188,23 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         return ctx.act("OwnClaims", own_claims, ctx, wrong, goes) if wrong else None
 
     async def snapshot(self, ctx: Pass, inputs: Inputs) -> Snapshot:
-        """Ask the servers."""
-        return await read_snapshot(inputs, self._dial(inputs), ctx.now(), grace=self._grace)
+        """Ask the servers; from now on masters that miss a beat wake this cluster."""
+        found = await read_snapshot(inputs, self._dial(inputs), ctx.now(), grace=self._grace)
+        masters = {one.name: one.address for id in found.owned if (one := found.node_of(id)) and one.pod.ip}
+        self.pulse.follow(ctx.key, masters, self._dial(inputs))
+        missed = {name: self.pulse.missed(ctx.key, address) for name, address in masters.items()}
+        found = replace(found, missed=missed)
+        return replace(found, still=await self._still(ctx.key.namespace, suspects(found)))
+
+    async def _still(self, namespace: str, nodes: Sequence[Node]) -> frozenset[str]:
+        """Whose processes do nothing, as far as their own nodes tell."""
+        sockets = self._manager.sockets
+        if sockets is None or not nodes:
+            return frozenset()
+        self._manager.fence.check()
+        looks = (stands_still(sockets, namespace, one.name, container="redis") for one in nodes)
+        still = zip(nodes, await asyncio.gather(*looks), strict=True)
+        return frozenset(one.name for one, hangs in still if hangs)
 
     def plan(self, snapshot: Snapshot) -> Verdict:
         """See `next_step`."""
@@ -242,6 +270,9 @@ def register(
     """
     actor = ClusterActor(manager, namespaces=namespaces, scope=scope, **how)
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
+    controller: Any = next(one for one in manager.controllers if one.name == NAME)
+    actor.wake = controller.enqueue
+    manager.serve(f"{NAME} pulse", actor.pulse.run)
     actor.scoped.serve()
     if not backups:
         return

@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from mooring.operators.redis.cluster.moves import Promote, Verdict, Wait
+from mooring.operators.redis.cluster.moves import Promote, Tell, Verdict, Wait
 from mooring.operators.redis.cluster.slots import Slots
 from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
-from mooring.operators.redis.cluster.topology import SILENCE, Live, outranked
+from mooring.operators.redis.cluster.topology import SILENCE, Live, Node, outranked
 
-__all__ = ["first_move", "hand_over", "outrank", "relieve", "rescue", "take_over"]
+__all__ = [
+    "HUNG",
+    "first_move",
+    "hand_over",
+    "outrank",
+    "relieve",
+    "replace_hung",
+    "rescue",
+    "suspects",
+    "take_over",
+]
+
+HUNG: Final = 5
+"""PINGs in a row that a master leaves unanswered, a second each, before it may be thought to hang: a fork of a large
+server, or a slow disk, may hold one up for some seconds."""
+DECIDED: Final = 20
+"""From so many on the servers themselves have decided: the default of cluster-node-timeout is 15 s, plus the next ping."""
+ASKED: Final = 2
+"""Up to so many the other masters are asked for a sign of life. Later they are not: where only the operator is cut off,
+each question costs them a connection."""
+UNHEARD: Final = 3
+"""Seconds for which the replica must have heard nothing from its master either."""
 
 
 def hand_over(snapshot: Snapshot) -> Verdict | None:
@@ -98,6 +120,65 @@ def relieve(snapshot: Snapshot) -> Verdict | None:
         for id in (*snapshot.seen.absent_owners, *snapshot.seen.owners)
         if _outvoted(snapshot, id) and (heir := _successor(snapshot, id))
     )
+
+
+def replace_hung(snapshot: Snapshot) -> Verdict | None:
+    """A master whose process stands still gives way before the node timeout has passed.
+
+    It answers neither the operator nor most masters, which are told to introduce themselves again: by themselves they
+    ask it only after some seconds. A master that works on something looks the same to all of them, a slow script or a
+    fork; but its process runs, or did between two looks, and it is left to the node timeout.
+    """
+    return first_move(_replace(snapshot, id) for id in snapshot.seen.absent_owners)
+
+
+def suspects(snapshot: Snapshot) -> list[Node]:
+    """Masters that run, and have left so many PINGs unanswered that their process is to be looked at."""
+    return [
+        node
+        for id in snapshot.seen.absent_owners
+        if (node := _silent(snapshot, id)) and HUNG <= snapshot.missed.get(node.name, 0) <= DECIDED
+    ]
+
+
+def _silent(snapshot: Snapshot, id: str) -> Node | None:
+    """The pod of a master that does not answer although it runs."""
+    node = snapshot.node_of(id)
+    if node is None or node.server is not None or node.gate is not None:
+        return None
+    return node if node.pod.ip and node.pod.running and not node.pod.terminating else None
+
+
+def _replace(snapshot: Snapshot, id: str) -> Verdict | None:
+    node = _silent(snapshot, id)
+    if node is None:
+        return None
+    missed = snapshot.missed.get(node.name, 0)
+    waiting = [
+        one
+        for one in snapshot.owners
+        if any(new.address.ip == node.pod.ip for new in one.server.view if not new.settled)
+        or ((peer := one.server.peers.get(id)) is not None and peer.doubted)
+    ]
+    if 0 < missed <= ASKED and (pairs := [one for one in snapshot.owners if one not in waiting]):
+        return Tell(
+            pairs=tuple((target_of(one), node.address) for one in pairs),
+            why=f"{node.name} does not answer: the other masters ask it too",
+        )
+    if missed < HUNG or node.name not in snapshot.still or not snapshot.most(len(waiting)):
+        return None
+    heir = max(
+        (
+            one
+            for one in snapshot.seen.replicas_of(id)
+            if one.server.link_up and not (one.server.syncing or one.server.loading)
+        ),
+        key=_rank,
+        default=None,
+    )
+    if heir is None or heir.node.pod.terminating or heir.server.last_io < UNHEARD:
+        return None
+    return snapshot.promote(heir, "FORCE", why=f"{node.name} hangs: its process does nothing", hung=True)
 
 
 def _outvoted(snapshot: Snapshot, id: str) -> bool:

@@ -105,6 +105,8 @@ class Promote(Move):
     """Its slots."""
     failed: bool = False
     """Nothing is known of it but that the nodes call it failed; that ends as soon as it answers one of them."""
+    hung: bool = False
+    """Its process stands still, and most masters wait for its answer; that ends as soon as it answers."""
 
 
 @dataclass(frozen=True, kw_only=True)

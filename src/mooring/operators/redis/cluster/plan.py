@@ -8,7 +8,7 @@ what there is and nothing else, so that a step interrupted anywhere is simply ta
 from __future__ import annotations
 
 from mooring.operators.redis.cluster.certificates import change_certificates
-from mooring.operators.redis.cluster.failover import hand_over, outrank, relieve, rescue
+from mooring.operators.redis.cluster.failover import hand_over, outrank, relieve, replace_hung, rescue
 from mooring.operators.redis.cluster.founding import answering, foreign_data, found
 from mooring.operators.redis.cluster.gate import release
 from mooring.operators.redis.cluster.halfway import settle
@@ -64,7 +64,18 @@ def heal(snapshot: Snapshot) -> Verdict | None:
     handed = hand_over(snapshot)
     if handed is not None and not isinstance(handed, Wait):
         return handed
-    for rule in (mesh, rescue, relieve, outrank, re_attach, expel, forget, attach_spare, settle):
+    for rule in (
+        mesh,
+        rescue,
+        replace_hung,
+        relieve,
+        outrank,
+        re_attach,
+        expel,
+        forget,
+        attach_spare,
+        settle,
+    ):
         if verdict := rule(snapshot):
             return verdict
     return handed

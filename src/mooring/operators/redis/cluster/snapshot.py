@@ -103,6 +103,10 @@ class Snapshot:
     """The restore that the cluster begins with, until it succeeded."""
     restore_held: Wait | None = None
     """Why no try of it can begin now."""
+    missed: Mapping[str, int] = field(default_factory=dict)
+    """How many PINGs in a row, one a second, each master's pod left unanswered."""
+    still: frozenset[str] = frozenset()
+    """Pods that missed several, and whose process did nothing between two looks at it."""
 
     @cached_property
     def masters(self) -> int:
@@ -147,6 +151,11 @@ class Snapshot:
             if name.rpartition("-")[2] == str(first) and not there and self.now - since > MADE_WITHIN:
                 return name
         return ""
+
+    @property
+    def owned(self) -> list[str]:
+        """Ids that have slots, live or not."""
+        return [*self.seen.owners, *self.seen.absent_owners]
 
     @property
     def complete(self) -> bool:
@@ -215,7 +224,15 @@ class Snapshot:
             return None
         return _tell(self.seen.unheard(self.members), why)
 
-    def promote(self, heir: Live, how: Literal["", "FORCE"], *, why: str, failed: bool = False) -> Verdict:
+    def promote(
+        self,
+        heir: Live,
+        how: Literal["", "FORCE"],
+        *,
+        why: str,
+        failed: bool = False,
+        hung: bool = False,
+    ) -> Verdict:
         """Make a replica its shard's master by the masters' votes, once enough of them would give theirs.
 
         A master gives none for whom it knows as a master, as it does for seconds after a node began to follow; and
@@ -227,7 +244,13 @@ class Snapshot:
         if self.most(len(voters)):
             lost = {**self.seen.owners, **self.seen.absent_owners}.get(heir.master, 0)
             return Promote(
-                target=target_of(heir), how=how, owner=heir.master, slots=lost, failed=failed, why=why
+                target=target_of(heir),
+                how=how,
+                owner=heir.master,
+                slots=lost,
+                failed=failed,
+                hung=hung,
+                why=why,
             )
         why = f"too few masters know that {heir.name} is a replica, or have a connection to it"
         return _tell([(heir, one) for one in deaf], why)

@@ -288,7 +288,7 @@ class Steps:
         else:
             alone = server.me.master == move.owner
         lost = not move.failed or server.silence(move.owner) > SILENCE
-        return alone and lost and not (move.failed and await self._serves(master))
+        return alone and lost and not ((move.failed or move.hung) and await self._serves(master))
 
     async def _serves(self, peer: Peer) -> bool:
         """It answers, and says so."""

@@ -89,6 +89,11 @@ class Peer:
         return "fail" in self.flags
 
     @property
+    def doubted(self) -> bool:
+        """The viewer has waited for its answer for the node timeout, whether or not others agree."""
+        return self.failed or "fail?" in self.flags
+
+    @property
     def settled(self) -> bool:
         """Its id is known: no handshake is under way."""
         return "handshake" not in self.flags

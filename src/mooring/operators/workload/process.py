@@ -1,0 +1,78 @@
+"""Whether the process of a server does nothing at all, as its own node tells: by a command in its container.
+
+A server that does not answer either works on something that takes long, or stands still. From outside they look alike.
+The kernel tells them apart: a process that runs, or waits for a processor, is in the state R or is switched to now and
+then; one that was stopped, or that waits for a disk or a lock, is never switched to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from aiohttp import WSMsgType
+
+from mooring.kube import KubeError
+from mooring.kube.transport import HttpTransport
+
+__all__ = ["APART", "SAMPLES", "reads_still", "stands_still"]
+
+APART: Final = 0.5
+"""Seconds between the two looks: an idle Redis is switched to ten times a second."""
+WITHIN: Final = 3.0
+"""Seconds until the answer must be there; a node that is down or overloaded gives none."""
+_OUT, _ERROR = 1, 3
+_PROTOCOL: Final = "v4.channel.k8s.io"
+SAMPLES: Final = f"""
+for at in 1 2; do
+  for one in /proc/[0-9]*; do
+    read -r name 2>/dev/null <"$one/comm" || continue
+    case $name in redis-server | valkey-server) ;; *) continue ;; esac
+    main=$one/task/${{one##*/}}/status
+    echo "$at ${{one##*/}}" $(sed -n -e 's/^State:[^A-Za-z]*\\([A-Za-z]\\).*/\\1/p' \\
+      -e 's/^[a-z]*voluntary_ctxt_switches:[^0-9]*//p' "$main")
+  done
+  [ "$at" = 2 ] || sleep {APART}
+done
+"""
+"""For each look and each server a line: which look, the process, the state of its main thread, and how often that
+gave up its processor by itself and was taken off it."""
+
+
+def reads_still(text: str) -> bool:
+    """What `SAMPLES` printed says that the server stood still; the one with the lowest number, the others are its forks."""
+    looks: dict[str, dict[int, tuple[str, ...]]] = {"1": {}, "2": {}}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 5 and words[0] in looks and words[1].isdigit():
+            looks[words[0]][int(words[1])] = tuple(words[2:])
+    first, second = looks["1"], looks["2"]
+    if not first or not second or min(first) != min(second):
+        return False
+    before, after = first[min(first)], second[min(second)]
+    return before == after and before[0] != "R"
+
+
+async def stands_still(transport: HttpTransport, namespace: str, pod: str, *, container: str) -> bool:
+    """Look twice at the server in this container; False also where there is no answer, or no right to ask."""
+    try:
+        async with asyncio.timeout(WITHIN):
+            return reads_still(await _output(transport, namespace, pod, container))
+    except (KubeError, TimeoutError, OSError):
+        return False
+
+
+async def _output(transport: HttpTransport, namespace: str, pod: str, container: str) -> str:
+    query = [("stdout", "true"), ("stderr", "false"), ("container", container)]
+    query += [("command", word) for word in ("sh", "-c", SAMPLES)]
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
+    said = bytearray()
+    async with transport.websocket(path, query=query, protocols=(_PROTOCOL,)) as socket:
+        async for message in socket:
+            if message.type != WSMsgType.BINARY or not message.data:
+                continue
+            if message.data[0] == _ERROR:
+                break
+            if message.data[0] == _OUT:
+                said += message.data[1:]
+    return said.decode(errors="replace")
