@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from mooring.kube.objects.core import PersistentVolumeClaim
-from mooring.kube.transport import USER_AGENT
 from mooring.local.api.http import Answer, Request
 from mooring.testing.ledger_mysql import MySQLLedger
 from mooring.testing.matrixone_stage import MatrixOneStage, manifests
@@ -40,6 +39,7 @@ if not __package__:  # run as a program: its sibling is found from the root of t
 
 from bench.lanes import Causes, Lane, Place, parser
 from bench.lanes import main as run
+from bench.rest import READS
 
 __all__ = ["MatrixOneLane", "main"]
 
@@ -232,13 +232,10 @@ class MatrixOneLane(Lane):
         handle, path = server.handle, f"/namespaces/{self.place.namespace}/"
 
         async def failing(request: Request) -> Answer:
-            if (
-                request.header("user-agent") != USER_AGENT
-                or path not in request.path
-                or chance.random() < 0.5
-            ):
+            from_outside = request.user is None and path in request.path
+            if not from_outside or chance.random() < 0.5:
                 return await handle(request)
-            if chance.random() < 0.5:
+            if request.method not in READS and chance.random() < 0.5:
                 await handle(request)
             return Answer(chance.choice((500, 503)), b"injected\n", "text/plain")
 

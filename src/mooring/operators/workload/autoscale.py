@@ -215,18 +215,21 @@ class AutoscaleDirection(Part, frozen=True, kw_only=True):
         "self.minReplicas <= self.maxReplicas",
         "minReplicas is larger than maxReplicas; lower minReplicas or raise maxReplicas",
     ),
-    Rule(
-        "self.metrics.all(m, self.metrics.exists_one(n, n.type == m.type))",
-        "metrics names one type twice; remove one of them",
-    ),
 )
 class AutoscaleSpec(Part, frozen=True, kw_only=True):
     """The number of replicas follows the load, in place of the one declared."""
 
-    min_replicas: Annotated[int, F("Never fewer.", required=True, minimum=1)] = 1
-    max_replicas: Annotated[int, F("Never more.", required=True, minimum=1)] = 1
+    # Defaults that nobody may declare: fields that have theirs are left out of what is sent on, as to a child object.
+    min_replicas: Annotated[int, F("Never fewer.", required=True, minimum=1)] = 0
+    max_replicas: Annotated[int, F("Never more.", required=True, minimum=1)] = 0
     metrics: Annotated[
-        list[AutoscaleMetric], F("The highest number that one of them calls for counts.", required=True)
+        list[AutoscaleMetric],
+        F(
+            "The highest number that one of them calls for counts.",
+            required=True,
+            list_map_keys=("type",),
+            max_items=8,
+        ),
     ] = []  # noqa: RUF012 - msgspec copies an empty list for every value
     scale_up: Annotated[AutoscaleDirection | None, F("Default: 60 seconds, any number.")] = None
     scale_down: Annotated[AutoscaleDirection | None, F("Default: 300 seconds, any number.")] = None

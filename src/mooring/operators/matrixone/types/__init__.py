@@ -53,6 +53,7 @@ from mooring.operators.matrixone.types.cluster import (
     transaction_nodes,
 )
 from mooring.operators.matrixone.types.cnset import (
+    METRICS,
     POOLING,
     SERVICE_TYPES,
     SET_SCALE,
@@ -163,6 +164,7 @@ __all__ = [
     "JOB_TTL",
     "KINDS",
     "MAIN",
+    "METRICS",
     "NAME_LIMIT",
     "OBJECT",
     "ONE_PROVIDER",
