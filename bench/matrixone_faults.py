@@ -218,12 +218,17 @@ class MatrixOneLane(Lane):
             return "operator amid a drain"
 
     async def hang_operator(self, _: Any) -> str:
-        pid = self.place.operator.pid
-        os.kill(pid, signal.SIGSTOP)
+        operator = self.place.operator
+        os.kill(operator.pid, signal.SIGSTOP)
         try:
             await asyncio.sleep(self._chance.uniform(5, 25))
         finally:
-            os.kill(pid, signal.SIGCONT)
+            os.kill(operator.pid, signal.SIGCONT)
+        await asyncio.sleep(5)  # a process that has lost its Lease ends
+        if operator.ended:
+            await asyncio.to_thread(operator.kill)
+            await asyncio.to_thread(operator.start)
+            return "operator, which ended"
         return "operator"
 
     async def api_errors(self, ledger: Any) -> str:

@@ -1,6 +1,6 @@
 """A group of compute nodes follows its sessions: the trace of a ramp up and down on real processes.
 
-    python -m bench.matrixone_ramp [--most 12] [--target 4] [--up 10] [--down 20] [--publish]
+    python -m bench.matrixone_ramp [--least 3] [--most 12] [--target 8] [--up 10] [--down 20] [--publish]
 
 A cluster with one compute node and ``autoscale: {minReplicas: 1, maxReplicas: 2, metrics: [{type: sessions}]}`` on an embedded
 control plane. Clients connect through the proxy one after the other, hold their session, and send a statement five times a
@@ -116,11 +116,18 @@ def autoscale(*, target: float, up: int, down: int, most: int = 2) -> dict[str, 
 
 
 async def ramp(
-    stage: MatrixOneStage, group: str, *, most: int, say: Callable[[Sample], None] | None = None
+    stage: MatrixOneStage,
+    group: str,
+    *,
+    least: int = 3,
+    most: int = 12,
+    hold: float = 10.0,
+    say: Callable[[Sample], None] | None = None,
 ) -> list[Sample]:
-    """One client, ``most``, and one again: what became of the group at each change.
+    """``least`` clients, ``most``, and ``least`` again: what became of the group at each change.
 
-    Each part lasts until the group has followed; raises `NotInTime`, and leaves no client behind.
+    Each part lasts until the group has followed, and the second one ``hold`` seconds longer, in which the proxy spreads the
+    sessions. Raises `NotInTime`, and leaves no client behind.
     """
     clients, began = Clients(stage), time.monotonic()
     found: list[Sample] = []
@@ -147,10 +154,10 @@ async def ramp(
         await stage.bed.until(does, f"{count} compute nodes", within=SERVES_WITHIN, every=0.25)
 
     try:
-        for count, nodes in ((1, 1), (most, 2), (1, 1)):
+        for count, nodes, longer in ((least, 1, 0.0), (most, 2, hold), (least, 1, 1.0)):
             await clients.hold(count)
             await follows(nodes)
-        await asyncio.sleep(1.0)
+            await asyncio.sleep(longer)
         found.append(await _sample(stage, group, clients, began))
         if say is not None:
             say(found[-1])
@@ -207,7 +214,8 @@ async def cluster(directory: Path, options: argparse.Namespace) -> AsyncIterator
 
 async def _run(directory: Path, options: argparse.Namespace) -> list[Sample]:
     async with cluster(directory, options) as stage:
-        return await ramp(stage, "tp", most=options.most, say=_say)
+        how = {"least": options.least, "most": options.most, "hold": options.hold}
+        return await ramp(stage, "tp", **how, say=_say)
 
 
 def _say(one: Sample) -> None:
@@ -222,6 +230,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; a failure is one message and status 1."""
     parser = argparse.ArgumentParser(prog="bench.matrixone_ramp", description=__doc__.partition("\n")[0])
     parser.add_argument("--most", type=int, default=12, help="clients at the top (12)")
+    parser.add_argument("--least", type=int, default=3, help="clients before and after it (3)")
+    parser.add_argument("--hold", type=float, default=20.0, help="seconds at the top with both (20)")
     parser.add_argument("--target", type=float, default=8.0, help="sessions for each compute node (8)")
     parser.add_argument("--up", type=int, default=10, help="seconds before one more (10)")
     parser.add_argument("--down", type=int, default=20, help="seconds before one less (20)")
