@@ -8,10 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.operators.matrixone import builders
 from tests.operators.matrixone.test_cnset_rules import NOW, member
 
 from mooring.actor.verdict import InSync
-from mooring.kube.object import Key, to_dict
+from mooring.kube import Client, MergePatch
+from mooring.kube.object import Key, decode, to_dict
+from mooring.local.api.server import ApiServer
+from mooring.operators.host import apply_crds
+from mooring.operators.matrixone import OPERATOR
 from mooring.operators.matrixone.cluster.stages import held_back
 from mooring.operators.matrixone.cnset.autoscale import (
     CONTESTED,
@@ -160,23 +165,22 @@ def test_a_paused_set_keeps_its_number() -> None:
     assert (snapshot.replicas, snapshot.scaling) == (3, None)
 
 
-class Answering:
-    """A client that returns one object."""
-
-    def __init__(self, *managers: tuple[str, str]) -> None:
-        entries = [{"manager": name, "subresource": part} for name, part in managers]
-        self._body = msgspec.json.encode({"metadata": {"managedFields": entries}})
-
-    async def request(self, *_: str) -> Any:
-        return type("Answer", (), {"body": self._body})
-
-
 async def test_whoever_scales_by_the_subresource_is_found() -> None:
-    own = ("mooring", "status"), ("mooring", "")
-    client: Any = Answering(*own)
-    assert await scaled_by(client, CNSet, Key("ns", "t")) == ""
-    client = Answering(*own, ("kube-controller-manager", "scale"))
-    assert await scaled_by(client, CNSet, Key("ns", "t")) == "kube-controller-manager"
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport(), field_manager="mooring")
+        await apply_crds(client, [OPERATOR])
+        raw = builders.declared("CNSet", "t", spec__autoscale=POLICY)
+        del raw["metadata"]["uid"]
+        made = await client.create(decode(raw, CNSet))
+        key = Key(made.metadata.namespace or "", "t")
+        assert await scaled_by(client, CNSet, key) == ""
+        another = Client(server.transport(), field_manager="kube-controller-manager")
+        body = MergePatch({"spec": {"replicas": 3}})
+        await another.patch(CNSet, "t", body, namespace=key.namespace, subresource="scale")
+        assert await scaled_by(client, CNSet, key) == "kube-controller-manager"
+        mine = MergePatch({"spec": {"replicas": 2}})
+        await client.patch(CNSet, "t", mine, namespace=key.namespace)
+        assert await scaled_by(client, CNSet, key) == "", "the remedy that the condition names helps"
 
 
 def cluster(**group: Any) -> MatrixOneCluster:
