@@ -107,6 +107,10 @@ class Lane(ABC):
     def document(self) -> dict[str, Any]:
         """The custom resource, to be applied once."""
 
+    def documents(self) -> list[dict[str, Any]]:
+        """That and what it needs, in their order."""
+        return [self.document()]
+
     @abstractmethod
     async def whole(self) -> None:
         """Wait until everybody agrees that all is well."""
@@ -297,9 +301,9 @@ class Run:
         chance = random.Random(f"{self._options.seed}/{number}")
         place = Place(number=number, bed=bed, namespace=namespace, operator=operator, chance=chance)
         lane = kind(place, self._options)
-        document = lane.document()
-        document["metadata"]["namespace"] = namespace
-        await bed.apply(document)
+        for document in lane.documents():
+            document["metadata"]["namespace"] = namespace
+            await bed.apply(document)
         return lane
 
     async def _go(self, lane: Lane) -> None:

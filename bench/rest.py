@@ -31,7 +31,7 @@ from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed
 from mooring.testing.redis import RedisStage, manifest
 
-__all__ = ["main"]
+__all__ = ["READS", "main"]
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 TICKS = os.sysconf("SC_CLK_TCK")

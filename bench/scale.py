@@ -50,7 +50,7 @@ from bench.rest import Writes
 from bench.runtime.stage import cpu_of, resident
 from bench.simulated import SimulatedNode
 
-__all__ = ["main"]
+__all__ = ["START_WITHIN", "Served", "api_server", "main", "say", "until"]
 
 SERVICES = "10.96.0.0/16"
 START_WITHIN = 60.0
@@ -164,7 +164,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
         )
         await asyncio.to_thread(operator.start)
         stack.push_async_callback(asyncio.to_thread, operator.stop)
-        await _until(operator.leads, START_WITHIN, "the operator does not lead")
+        await until(operator.leads, START_WITHIN, "the operator does not lead")
         empty = resident(operator.pid)
         began, before = time.monotonic(), cpu_of(operator.pid)
         await _declare(client, options.clusters)
@@ -265,7 +265,8 @@ def _head(one: RedisCluster) -> str:
     return (newest.type or "") if newest else ""
 
 
-async def _until(check: Callable[[], Awaitable[bool]], within: float, what: str) -> None:
+async def until(check: Callable[[], Awaitable[bool]], within: float, what: str) -> None:
+    """Wait until it is so; raises TimeoutError."""
     deadline = time.monotonic() + within
     while not await check():
         if time.monotonic() > deadline:

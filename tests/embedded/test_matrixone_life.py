@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
 import tempfile
 import time
@@ -17,14 +18,16 @@ import msgspec
 import pytest
 import pytest_asyncio
 from asyncmy.errors import MySQLError
+from bench.matrixone_ramp import autoscale, ramp
 
 from mooring.kube import MergePatch
 from mooring.kube.objects.core import PersistentVolumeClaim, Pod, Secret, Service
 from mooring.local.node.node import Settings
 from mooring.operators.matrixone import OPERATOR
-from mooring.operators.matrixone.types import LogSet, MatrixOneCluster
+from mooring.operators.matrixone.types import CNSet, LogSet, MatrixOneCluster
 from mooring.operators.workload.credentials import secret_value
 from mooring.testing.bed import Bed
+from mooring.testing.matrixone_stage import MatrixOneStage
 
 pytestmark = [pytest.mark.mo_service, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -65,10 +68,11 @@ async def edit(bed: Bed, **spec: Any) -> None:
 
 
 async def group(bed: Bed, **changes: Any) -> None:
-    """Change the group of compute nodes; a merge patch replaces the list."""
+    """Change the group of compute nodes, and drop what is None; a merge patch replaces the list."""
     path = MatrixOneCluster.resource.path(namespace="default", name="mo")
     groups = msgspec.json.decode((await bed.client.request("GET", path)).body)["spec"]["cnGroups"]
-    await edit(bed, cnGroups=[{**groups[0], **changes}])
+    made = {**groups[0], **changes}
+    await edit(bed, cnGroups=[{name: value for name, value in made.items() if value is not None}])
 
 
 async def pods(bed: Bed, component: str) -> dict[str, Pod]:
@@ -172,6 +176,22 @@ async def test_compute_nodes_are_added_and_drained_without_a_failed_statement(be
         assert len(await pods(bed, "CNSet")) == 1
     assert load.failed == []
     assert await rows(bed) >= set(load.written)
+
+
+async def test_a_group_follows_its_sessions_without_a_failed_statement(bed: Bed) -> None:
+    policy = autoscale(target=4, up=2, down=4)
+    await group(bed, autoscale=policy, scalingConfig={"storeDrainEnabled": True, "minDelaySeconds": 2})
+    trace = await ramp(MatrixOneStage(bed), "tp", least=2, most=6, hold=6)
+    assert trace[-1].failed == 0
+    assert trace[-1].statements > 50
+    serving = [one.serving for one in trace]
+    assert [one for one, _ in itertools.groupby(serving)] == [1, 2, 1]
+    await group(bed, autoscale=None, scalingConfig={"storeDrainEnabled": True})
+    await settled(bed)
+    found = await bed.get(CNSet, "mo-tp")
+    assert found.status is not None
+    assert found.status.autoscale is None
+    assert len(await pods(bed, "CNSet")) == 1
 
 
 async def test_a_changed_configuration_is_rolled_through_all_components(bed: Bed) -> None:

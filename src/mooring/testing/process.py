@@ -76,6 +76,11 @@ class OperatorProcess:
             raise LookupError("the operators' process does not run")
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Whether it ended by itself, as it does when it loses its Lease; a Deployment would start it again."""
+        return self._process is not None and self._process.poll() is not None
+
     def kill(self) -> None:
         """kill -9."""
         self._end(signal.SIGKILL)

@@ -33,6 +33,7 @@ from mooring.operators.matrixone.storage import backend_of, bucket_of, endpoint_
 from mooring.operators.matrixone.types import (
     DELETE,
     MAIN,
+    METRICS,
     NAME_LIMIT,
     POOLING,
     RETAIN,
@@ -361,6 +362,7 @@ def _cn_spec(where: str, spec: CNSetSpec, *, alone: bool = True) -> Faults:
     yield from choice_faults(f"{where}.terminationPolicy", spec.termination_policy, (DELETE, "Drain"))
     yield from choice_faults(f"{where}.podManagementPolicy", spec.pod_management_policy, (POOLING,))
     yield from _strategy(f"{where}.updateStrategy", spec.update_strategy)
+    yield from _autoscale(f"{where}.autoscale", spec)
     scaling = spec.scaling_config
     if scaling is not None:
         yield from duration_faults(f"{where}.scalingConfig.storeDrainTimeout", scaling.store_drain_timeout)
@@ -374,6 +376,30 @@ def _cn_spec(where: str, spec: CNSetSpec, *, alone: bool = True) -> Faults:
         yield from (Problem(*fault) for fault in faults)
         if sidecar.overlay is not None:
             yield from _container(f"{where}.pythonUdfSidecar.overlay", sidecar.overlay)
+
+
+def _autoscale(where: str, spec: CNSetSpec) -> Faults:
+    scale = spec.autoscale
+    if scale is None:
+        return
+    if spec.pod_management_policy == POOLING:
+        yield Problem(where, "the pool decides how many pods there are; remove it, and scale the claims")
+    if scale.min_replicas > scale.max_replicas:
+        yield Problem(
+            f"{where}.minReplicas",
+            f"{scale.min_replicas} is more than maxReplicas ({scale.max_replicas}); lower it, or raise maxReplicas",
+        )
+    yield from number_faults(f"{where}.maxReplicas", scale.max_replicas, low=1, high=10000)
+    if not scale.metrics:
+        yield Problem(f"{where}.metrics", "names nothing to measure; give one with type sessions")
+    for at, metric in enumerate(scale.metrics):
+        if metric.type not in METRICS:
+            yield Problem(
+                f"{where}.metrics[{at}].type",
+                f"{metric.type[:80]!r} is not measured; give {' or '.join(METRICS)}",
+            )
+        if metric.target <= 0:
+            yield Problem(f"{where}.metrics[{at}].target", "must be more than 0; give a number per pod")
 
 
 def _cn(obj: CNSet) -> Faults:
@@ -534,6 +560,11 @@ def _pool(obj: CNPool) -> Faults:
         yield Problem("spec.template", "is missing; give its image")
         return
     yield from _cn_spec("spec.template", spec.template)
+    if spec.template.autoscale is not None:
+        yield Problem(
+            "spec.template.autoscale",
+            "the pool decides how many pods there are; remove it, and scale the claims",
+        )
     yield from _log_ref("spec.deps", spec.deps)
     yield from _reference("spec.deps.dnSet", spec.deps.dn_set if spec.deps is not None else None)
     yield from label_faults("spec.podLabels", spec.pod_labels)

@@ -24,6 +24,7 @@ __all__ = ["STAGES", "DeleteSets", "Held", "held_back", "in_order", "next_deleti
 STAGES: Final[tuple[type[Object], ...]] = (LogSet, DNSet, CNSet, ProxySet, WebUI)
 _ROLLS_NOTHING: Final = (
     "replicas",
+    "autoscale",
     "pods_to_delete",
     "pause_update",
     "update_strategy",

@@ -27,6 +27,7 @@ from mooring.kube.object import Object, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
 from mooring.operators.matrixone.cnset import moves
+from mooring.operators.matrixone.cnset.autoscale import CONTESTED, scaled_by
 from mooring.operators.matrixone.cnset.inputs import Inputs, snapshot_of
 from mooring.operators.matrixone.cnset.members import due
 from mooring.operators.matrixone.cnset.plan import decide
@@ -42,6 +43,7 @@ from mooring.operators.matrixone.cnset.specs import (
     spec_in,
 )
 from mooring.operators.matrixone.cnset.status import report
+from mooring.operators.matrixone.conditions import is_true
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import NO_LOG_SET, dn_set_of, log_set_of, needs_dn_set, needs_log_set
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
@@ -118,7 +120,18 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         )
         if blocked is not None:
             return made
+        made = changed(made, contested=await self._contested(ctx))
         return changed(made, revision=_specs(made, cn_set).inputs())
+
+    async def _contested(self, ctx: Context[CNSet]) -> str:
+        """Who scales the set by its scale subresource: asked where the declaration changed, and as long as somebody did."""
+        spec, status = ctx.obj.spec, ctx.obj.status
+        if spec is None or spec.autoscale is None:
+            return ""
+        seen = status is not None and status.observed_generation == ctx.obj.metadata.generation
+        if seen and status is not None and not is_true(status.conditions, CONTESTED):
+            return ""
+        return await scaled_by(ctx.client.live, CNSet, ctx.key)
 
     def _cordoned(self, ctx: Context[CNSet], pods: Iterable[core.Pod]) -> frozenset[str]:
         if not self._nodes:
@@ -165,7 +178,8 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         key, now = log_set_of(inputs.cn_set), ctx.now()
         seen = await self._around.see(key)
         made = snapshot_of(inputs, seen, gave_locks=(), now=now)
-        asked = made.members if due(made) or any(one.set_aside for one in made.members) else ()
+        needed = due(made) or made.scaling is not None or any(one.set_aside for one in made.members)
+        asked = made.members if needed else ()
         if made.pooled and not asked:
             asked = tuple(one for one in made.members if one.phase in (UNKNOWN, RETURNING))
         if seen.view is None or not asked:

@@ -12,6 +12,7 @@ import msgspec
 
 from mooring.actor import Terminal
 from mooring.kube.objects import core
+from mooring.operators.matrixone.cnset.autoscale import current_of, decided
 from mooring.operators.matrixone.cnset.plan import PAUSE
 from mooring.operators.matrixone.cnset.snapshot import Gone, Member, Snapshot
 from mooring.operators.matrixone.cnset.specs import CORDON, DRAINING, GATE, HANDED_OVER
@@ -46,6 +47,8 @@ class Inputs:
     """Digest of what pods are made from."""
     waiting: str = ""
     begun: bool = False
+    contested: str = ""
+    """Who sets the number of pods by the scale subresource, where it is to follow the load."""
     blocked: Terminal | None = None
     ending: datetime | None = None
 
@@ -76,11 +79,22 @@ def snapshot_of(
         )
     )
     scaling, strategy, volume = spec.scaling_config, spec.update_strategy, spec.cache_volume
-    replicas = len(members) if inputs.blocked is not None else (spec.replicas or 0)
+    paused = PAUSE in (inputs.cn_set.metadata.annotations or {})
+    decision = None
+    if inputs.blocked is not None:
+        replicas = len(members)
+    elif spec.autoscale is None or inputs.contested:
+        replicas = spec.replicas or 0
+    elif paused or inputs.ending is not None:
+        replicas = current_of(inputs.spec, inputs.status)
+    else:
+        decision = decided(spec, inputs.status, members, revision=inputs.revision, now=now)
+        replicas = decision.replicas
     there = {one.uuid for one in members}
     recorded = inputs.status.stores or ()
     return Snapshot(
         replicas=0 if inputs.ending is not None else replicas,
+        scaling=decision,
         surge=_share(strategy.max_surge if strategy is not None else None, replicas, 1, up=True),
         unavailable=_share(strategy.max_unavailable if strategy is not None else None, replicas, 0, up=False),
         revision=inputs.revision,
@@ -108,7 +122,7 @@ def snapshot_of(
         begun=inputs.begun,
         ending=inputs.ending,
         now=now,
-        paused=PAUSE in (inputs.cn_set.metadata.annotations or {}),
+        paused=paused,
     )
 
 

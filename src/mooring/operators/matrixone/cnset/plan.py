@@ -176,7 +176,13 @@ def _rest(snapshot: Snapshot, waits: list[Wait]) -> Verdict:
     if moving := [one.pod.name for one in snapshot.alive if one.phase == BOUND and one.leaves]:
         text = f"claims move to other pods, and leave {', '.join(moving[:5])}"
         return Wait("ClaimsMoving", text, after=5.0)
-    return _give_up_claims(snapshot) or _grow(snapshot) or InSync(again=LOOK_AGAIN)
+    return _give_up_claims(snapshot) or _grow(snapshot) or InSync(again=_again(snapshot))
+
+
+def _again(snapshot: Snapshot) -> float:
+    """Seconds until the next look: what the load calls for is due earlier, as a rule."""
+    after = snapshot.scaling.after if snapshot.scaling is not None else None
+    return LOOK_AGAIN if after is None else min(LOOK_AGAIN, max(1.0, after))
 
 
 def _mixed(snapshot: Snapshot) -> bool:

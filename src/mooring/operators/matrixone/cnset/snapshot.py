@@ -10,6 +10,7 @@ from typing import Final
 from mooring.operators.matrixone.logset.snapshot import HEARD_WITHIN, Claim
 from mooring.operators.matrixone.rpc.messages import WorkState
 from mooring.operators.matrixone.topology import ComputeNode, Topology
+from mooring.operators.workload.autoscale import Decision
 from mooring.operators.workload.pods import Pod
 
 PROXIES_LEARN: Final = 6.0
@@ -78,7 +79,9 @@ class Snapshot:
     """One look at a CNSet."""
 
     replicas: int
-    """Declared pods; 0 while the set is drained for its deletion."""
+    """Pods there are to be: as declared or as the load calls for; 0 while the set is drained for its deletion."""
+    scaling: Decision | None = None
+    """What the load calls for; ``None`` where the declared number counts."""
     surge: int = 1
     unavailable: int = 0
     revision: str

@@ -8,10 +8,18 @@ from msgspec.structs import replace
 
 from mooring.actor import ConditionState, Move, Note, Report, Verdict
 from mooring.cache import rfc3339
+from mooring.kube.objects import meta
+from mooring.operators.matrixone.cnset.autoscale import (
+    CONTESTED,
+    CONTESTED_TEXT,
+    autoscale_status,
+    current_of,
+    steps_noted,
+)
 from mooring.operators.matrixone.cnset.inputs import Inputs
 from mooring.operators.matrixone.cnset.pooling import warm
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
-from mooring.operators.matrixone.conditions import with_synced
+from mooring.operators.matrixone.conditions import with_condition, with_synced
 from mooring.operators.matrixone.names import SQL, CNNames, labels_of
 from mooring.operators.matrixone.pool.labels import IDLE
 from mooring.operators.matrixone.rpc.messages import WorkState
@@ -39,8 +47,9 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
         label_selector=",".join(f"{key}={value}" for key, value in sorted(labels_of(inputs.cn_set).items())),
         host=f"{names.main}.{names.namespace}.svc",
         port=SQL,
+        autoscale=autoscale_status(inputs.spec, before, snapshot.scaling, now=now),
         conditions=with_synced(
-            before.conditions,
+            _contested(inputs, now),
             inputs.blocked or verdict,
             generation=inputs.cn_set.metadata.generation,
             now=now,
@@ -55,7 +64,18 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
         text = f"HAKeeper does not answer: {snapshot.error}"
     state = ConditionState(ready, "Serving" if ready else "NotServing", text)
     notes = [Note(reason=verdict.name, message=verdict.why)] if isinstance(verdict, Move) else []
+    notes = [*steps_noted(current_of(inputs.spec, before), snapshot.scaling), *notes]
     return Report(status=status, ready=state, notes=notes, instead=inputs.blocked)
+
+
+def _contested(inputs: Inputs, now: datetime) -> list[meta.Condition] | None:
+    """The conditions of before, with one that is there while somebody else scales a set that follows its load."""
+    present = inputs.status.conditions
+    if not inputs.contested:
+        return [one for one in present if one.type != CONTESTED] if present is not None else None
+    text = CONTESTED_TEXT.format(who=inputs.contested)
+    generation = inputs.cn_set.metadata.generation
+    return with_condition(present, CONTESTED, True, "ScaledByAnother", text, generation=generation, now=now)
 
 
 def _store(snapshot: Snapshot, member: Member, before: CNSetStatus, now: datetime) -> CNStore:

@@ -65,6 +65,7 @@ _NOT_PODS: Final = (
     "serviceAnnotations",
     "nodePort",
     "cnLabels",
+    "autoscale",
     "scalingConfig",
     "updateStrategy",
     "terminationPolicy",

@@ -54,6 +54,7 @@ from mooring.operators.matrixone.types.cluster import (
     transaction_nodes,
 )
 from mooring.operators.matrixone.types.cnset import (
+    METRICS,
     POOLING,
     SERVICE_TYPES,
     SET_SCALE,
@@ -164,6 +165,7 @@ __all__ = [
     "JOB_TTL",
     "KINDS",
     "MAIN",
+    "METRICS",
     "NAME_LIMIT",
     "OBJECT",
     "ONE_PROVIDER",

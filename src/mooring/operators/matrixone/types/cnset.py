@@ -22,9 +22,11 @@ from mooring.operators.matrixone.types.podset import (
     resource,
 )
 from mooring.operators.matrixone.types.storage import SharedStorageCache
+from mooring.operators.workload.autoscale import AutoscaleSpec, AutoscaleStatus
 from mooring.runtime.crd import F, Scale, crd
 
 __all__ = [
+    "METRICS",
     "POOLING",
     "SERVICE_TYPES",
     "SET_SCALE",
@@ -40,6 +42,8 @@ __all__ = [
     "ScalingConfig",
 ]
 
+METRICS: Final = ("sessions", "pipelines")
+"""What ``spec.autoscale`` can follow."""
 POOLING: Final = "Pooling"
 SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 SET_SCALE: Final = Scale(".spec.replicas", ".status.replicas", ".status.labelSelector")
@@ -105,6 +109,10 @@ class CNSetSpec(PodSet, frozen=True, kw_only=True):
         str | None, F("What happens to sessions at deletion: Delete or Drain; default Delete.")
     ] = None
     pod_management_policy: Annotated[str | None, F("Pooling: a CNPool manages the pods.")] = None
+    autoscale: Annotated[
+        AutoscaleSpec | None,
+        F("The number of pods follows the load, in place of replicas; types: sessions, pipelines."),
+    ] = None
     pods_to_delete: Annotated[list[str] | None, F("Pods that go first at scale-in.")] = None
     pause_update: Annotated[bool | None, F("Do not roll pods.")] = None
     reuse_pvc: Annotated[bool | None, F("New pods take claims that pods before them left.")] = field(
@@ -139,6 +147,7 @@ class CNSetStatus(SetStatus, frozen=True, kw_only=True):
     replicas: Annotated[int | None, F("Pods there are.", format="int32")] = None
     ready_replicas: Annotated[int | None, F("Pods that serve.", format="int32")] = None
     label_selector: Annotated[str | None, F("Label selector of the pods.")] = None
+    autoscale: Annotated[AutoscaleStatus | None, F("What the load calls for.")] = None
     host: Annotated[str | None, F("Where clients connect to.")] = None
     port: Annotated[int | None, F("Where clients connect to.")] = None
 

@@ -1,0 +1,131 @@
+"""How many compute nodes a load calls for, from what they say themselves. Pure, but for `scaled_by`.
+
+The rules are `mooring.operators.workload.autoscale`. The number in force is in ``status.autoscale.replicas``; the planner
+makes pods for it, and drains those that are too many, as it does for a declared number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from mooring.actor import Note
+from mooring.kube.client import Client
+from mooring.kube.object import Key, Object
+from mooring.operators.matrixone.cnset.snapshot import Member
+from mooring.operators.matrixone.types import CNSetSpec, CNSetStatus
+from mooring.operators.workload.autoscale import (
+    AutoscaleSpec,
+    AutoscaleStatus,
+    Decision,
+    Signal,
+    decide,
+    policy_of,
+    remembered,
+    wish_of,
+)
+
+__all__ = [
+    "CONTESTED",
+    "CONTESTED_TEXT",
+    "autoscale_status",
+    "current_of",
+    "decided",
+    "scaled_by",
+    "signals_of",
+    "steps_noted",
+]
+
+CONTESTED: Final = "AutoscaleContested"
+"""Condition: something else scales the set too, so the operator leaves the number to it."""
+CONTESTED_TEXT: Final = (
+    "{who} sets spec.replicas by the scale subresource, as an HPA does, so spec.autoscale has no effect; remove "
+    "spec.autoscale, or remove the HPA and apply spec.replicas once yourself"
+)
+
+
+def current_of(spec: CNSetSpec, status: CNSetStatus) -> int:
+    """The number in force: the one that was chosen last, else the declared one."""
+    chosen = status.autoscale.replicas if status.autoscale is not None else None
+    return (spec.replicas or 0) if chosen is None or spec.autoscale is None else chosen
+
+
+def signals_of(scale: AutoscaleSpec, members: Sequence[Member], current: int) -> list[Signal]:
+    """The declared metrics as they are, on average over ``current`` pods.
+
+    Sessions and pipelines of a pod that drains count: they move to the others. A pod that has no process has none; one
+    that runs and does not answer makes them unknown.
+    """
+    there = [one for one in members if one.pod.running and one.store is not None]
+    unheard = [
+        one for one in members if one.pod.running and one.store is None and one.serving_since is not None
+    ]
+    made = []
+    for metric in scale.metrics:
+        values = [one.pipelines if metric.type == "pipelines" else one.sessions for one in there]
+        known = [one for one in values if one is not None]
+        whole = bool(known) and len(known) == len(values) and not unheard
+        value = sum(known) / max(1, current) if whole else None
+        made.append(Signal(metric.type, value, metric.target))
+    return made
+
+
+def decided(
+    spec: CNSetSpec, status: CNSetStatus, members: Sequence[Member], *, revision: str, now: datetime
+) -> Decision:
+    """How many pods there are to be now; ``spec.autoscale`` is declared."""
+    scale = spec.autoscale
+    assert scale is not None
+    current = current_of(spec, status)
+    alive = [one for one in members if not one.pod.terminating]
+    keep = ""
+    if any(one.revision != revision for one in alive):
+        keep = "pods are rolled"
+    elif len(alive) != current or len(alive) != len(members):
+        keep = "the last change is not done yet"
+    signals = signals_of(scale, members, current)
+    return decide(current, policy_of(scale), signals, wish_of(status.autoscale), now, keep=keep)
+
+
+def autoscale_status(
+    spec: CNSetSpec, before: CNSetStatus, decision: Decision | None, *, now: datetime
+) -> AutoscaleStatus | None:
+    """What the status remembers; nothing of a set that does not follow its load."""
+    if spec.autoscale is None:
+        return None
+    if decision is None:
+        return before.autoscale
+    return remembered(before.autoscale, decision, current_of(spec, before), now)
+
+
+def steps_noted(current: int, decision: Decision | None) -> Iterator[Note]:
+    """An event for a number that changes."""
+    if decision is not None and decision.replicas != current:
+        text = f"{current} to {decision.replicas} compute nodes: {decision.numbers}"
+        yield Note(reason=decision.reason, message=text)
+
+
+class _Entry(msgspec.Struct):
+    manager: str = ""
+    subresource: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    managed: list[_Entry] = msgspec.field(default_factory=list, name="managedFields")
+
+
+class _Owned(msgspec.Struct):
+    metadata: _Metadata
+
+
+async def scaled_by(client: Client, kind: type[Object], key: Key) -> str:
+    """The managers that own fields of an object by its scale subresource, such as an HPA; "" where there are none.
+
+    Asks the API server: managed fields are in no cache.
+    """
+    answer = await client.request("GET", kind.resource.path(namespace=key.namespace, name=key.name))
+    found = msgspec.json.decode(answer.body, type=_Owned)
+    return ", ".join(sorted({one.manager for one in found.metadata.managed if one.subresource == "scale"}))
