@@ -77,10 +77,10 @@ class Dialect(ABC):
         source, replica = f"rpl_semi_sync_{self._source}", f"rpl_semi_sync_{self._replica}"
         wanted = f"; SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed(held)})" if held else ""
         return (
-            f"SELECT @@version AS version, @@server_id AS server_id, {self.columns}, {self.positions}, "
+            f"SELECT @@version AS version, @@server_id AS server_id, @@GLOBAL.max_connections AS max_connections, {self.columns}, {self.positions}, "
             f"@@GLOBAL.{source}_enabled AS source, @@GLOBAL.{replica}_enabled AS replica, "
             f"@@GLOBAL.{source}_timeout AS timeout, @@GLOBAL.{source}_wait_point AS wait_point; {self.replication()}; "
-            f"SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Threads_connected', 'Ssl_server_not_after', "
+            f"SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Threads_connected', 'Com_select', 'Ssl_server_not_after', "
             f"'{source}_clients', '{source}_status', '{source}_wait_sessions'){wanted}"
         )
 
@@ -113,6 +113,8 @@ class Dialect(ABC):
             certificate=status.get("ssl_server_not_after") or "",
             held=named(results[3]) if len(results) > 3 else {},
             connections=int(status.get("threads_connected") or 0),
+            max_connections=number(row, "max_connections"),
+            selects=int(status.get("com_select") or 0),
         )
 
     @abstractmethod

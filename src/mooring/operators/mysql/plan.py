@@ -16,6 +16,7 @@ from mooring.operators.mysql import (
     durability,
     failover,
     founding,
+    load,
     release,
     replication,
     roles,
@@ -97,8 +98,10 @@ _RULES: tuple[Rule, ...] = (
     drift.variables,
     access.accounts,
     switchover.ask,
+    load.ownership,
     _change,
     access.certificates,
     access.storage,
+    load.follow,
 )
 """In this order."""

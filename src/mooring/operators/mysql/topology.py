@@ -89,6 +89,9 @@ class Server:
     seeding: str = ""
     """Progress of a copy under way (MySQL clone)."""
     connections: int = 0
+    max_connections: int = 0
+    selects: int = 0
+    """SELECTs since the process started."""
     certificate: str = ""
     """When the certificate that it shows ends, as ``Jan  2 15:04:05 2026 GMT``; "" for none."""
     accepted: Mapping[str, str] = field(default_factory=dict, repr=True)
