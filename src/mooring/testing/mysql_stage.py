@@ -26,7 +26,7 @@ from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.names import COMPONENT, SWITCH_TO, Names, selector
 from mooring.operators.mysql.survey import login_of, read_server
 from mooring.operators.mysql.topology import Flavor, Server
-from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
+from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus, size_of
 from mooring.testing.bed import Bed, ClusterBed, KubernetesBed, NotInTime
 from mooring.testing.ledger_mysql import MySQLLedger
 from mooring.testing.stage import Stage, unready
@@ -174,7 +174,7 @@ class MySQLStage(Stage[MySQLCluster]):
         cluster = await self.get()
         assert cluster.status is not None
         assert cluster.spec is not None
-        size, primary = cluster.spec.size or 3, cluster.status.primary or ""
+        size, primary = size_of(cluster), cluster.status.primary or ""
         pods = await self.pods()
         if wrong := unready(pods, size):
             return wrong
@@ -218,6 +218,18 @@ class MySQLStage(Stage[MySQLCluster]):
         finally:
             ledger.stop()
             await task
+
+    @asynccontextmanager
+    async def connected(self, clients: int) -> AsyncIterator[None]:
+        """So many idle clients all through the block, spread over the replicas there are."""
+        login = await self.login("root")
+        replicas = [one.metadata.name or "" for one in await self.pods()]
+        replicas.remove(await self.primary())
+        async with contextlib.AsyncExitStack() as stack:
+            for number in range(clients):
+                pod = replicas[number % len(replicas)]
+                await stack.enter_async_context(self._dial.open(await self.address(pod), login, name=pod))
+            yield
 
     # --- faults
 

@@ -38,6 +38,7 @@ from mooring.operators.mysql.trial import is_trial, with_trial
 from mooring.operators.mysql.tuning import after as tuned
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
 from mooring.operators.workload.index import ClusterIndex, keys_of
+from mooring.operators.workload.ownership import SizeOwners
 from mooring.operators.workload.scope import Scoped
 from mooring.operators.workload.surroundings import Surroundings
 from mooring.runtime import Manager
@@ -77,6 +78,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self._metrics = Metrics(manager)
         self.archivers = Archivers(manager, lambda key: self.wake(key))
         self._hindered = effects.Hindered()
+        self._owners = SizeOwners(manager.client.live, "size")
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
@@ -103,6 +105,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self.databases.forget(key)
         self.archivers.forget(key)
         self._hindered.clear(key)
+        self._owners.forget(key)
         self._metrics.forget(key)
 
     async def inputs(self, ctx: Context[MySQLCluster]) -> Inputs | Outcome:
@@ -136,6 +139,9 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         not rest on an older one: that of a process that led before, and was held up.
         """
         snapshot = await self.databases.look(ctx.key, inputs, now=ctx.now)
+        if snapshot.wanted.scaling is not None:
+            owner = await self._owners.of(ctx.obj)
+            snapshot = replace(snapshot, observed=replace(snapshot.observed, size_owner=owner))
         live = ctx.client.find(self.kind, ctx.key.name, namespace=ctx.key.namespace)
         if live is not None and roots_of(live.status or MySQLClusterStatus()) != roots_of(snapshot.status):
             message = f"the status of {ctx.key} was written while its servers were asked"

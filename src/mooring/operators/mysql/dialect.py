@@ -119,11 +119,11 @@ class Dialect(ABC):
         wanted = f"; SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed(held)})" if held else ""
         backup = f"(SELECT COUNT(*) FROM {self.users} WHERE User = {quoted(BACKUP)})"  # noqa: S608 - constants
         return (
-            f"SELECT @@version AS version, @@server_id AS server_id, {self.columns}, {self.positions}, "
+            f"SELECT @@version AS version, @@server_id AS server_id, @@GLOBAL.max_connections AS max_connections, {self.columns}, {self.positions}, "
             f"@@GLOBAL.{source}_enabled AS source, @@GLOBAL.{replica}_enabled AS replica, "
             f"@@GLOBAL.{source}_timeout AS timeout, @@GLOBAL.{source}_wait_point AS wait_point, "
             f"{backup} AS backup; {self.replication()}; "
-            f"SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Threads_connected', 'Ssl_server_not_after', "
+            f"SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Threads_connected', 'Com_select', 'Ssl_server_not_after', "
             f"'{source}_clients', '{source}_status', '{source}_wait_sessions'{counted}){wanted}"
         )
 
@@ -159,6 +159,8 @@ class Dialect(ABC):
             held=held,
             load=self._load(status, held) if _COUNTERS["reads"] in status else None,
             connections=int(status.get("threads_connected") or 0),
+            max_connections=number(row, "max_connections"),
+            selects=int(status.get("com_select") or 0),
         )
 
     def _load(self, status: Mapping[str, str], held: Mapping[str, str]) -> Load:

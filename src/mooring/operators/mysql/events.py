@@ -8,6 +8,7 @@ from mooring.actor import Note
 from mooring.operators.mysql.moves import DatabaseMove, DeletePod, Open, Record, Tune, Unask, Verdict
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.types import MySQLClusterStatus
+from mooring.operators.workload.autoscale import CONTESTED
 
 __all__ = ["notes_of"]
 
@@ -49,6 +50,9 @@ def _changes(snapshot: Snapshot, after: MySQLClusterStatus, why: str) -> Sequenc
         notes.append(Note(reason="DurabilityWeakened", message=why, warning=True))
     if before.durability == "Async" and after.durability == "Strict":
         notes.append(Note(reason="DurabilityRestored", message=why))
+    if after.autoscale is not None and after.autoscale != before.autoscale:
+        stands = after.autoscale.reason == CONTESTED
+        notes.append(Note(reason=CONTESTED if stands else "Autoscaled", message=why, warning=stands))
     for name, one in (after.members or {}).items():
         if one.reseed and not snapshot.recorded(name).reseed:
             notes.append(Note(reason="Diverged", message=f"{name}: {one.reseed}", warning=True))

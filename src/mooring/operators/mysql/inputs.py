@@ -20,7 +20,7 @@ from mooring.operators.mysql.config import live_defaults, parse_live
 from mooring.operators.mysql.credentials import Credentials, credentials_in
 from mooring.operators.mysql.flavors import flavor_of
 from mooring.operators.mysql.names import COMPONENT, INPUTS, ORDER, PAUSE, SWITCH_TO, Names
-from mooring.operators.mysql.snapshot import Observed, Trial, Wanted
+from mooring.operators.mysql.snapshot import Observed, Scaling, Trial, Wanted
 from mooring.operators.mysql.specs import DATA, Found, Specs
 from mooring.operators.mysql.tuning import kept_values
 from mooring.operators.mysql.types import (
@@ -32,8 +32,10 @@ from mooring.operators.mysql.types import (
     MySQLClusterSpec,
     MySQLClusterStatus,
     Storage,
+    size_of,
 )
 from mooring.operators.mysql.validate import validate
+from mooring.operators.workload.autoscale import policy_of
 from mooring.operators.workload.certificates import CertificateError, ends, given, issued, trust
 from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.credentials import secret_value
@@ -230,7 +232,8 @@ def wanted_of(cluster: MySQLCluster, found: Found) -> Wanted:
     }
     taken = {key.strip().lower().replace("-", "_") for key in given}
     return Wanted(
-        size=spec.size or 3,
+        size=size_of(cluster),
+        scaling=_scaling(spec),
         flavor=found.flavor,
         image=spec.image or DEFAULT_IMAGE,
         domain=names.host("", cluster.metadata.namespace or ""),
@@ -258,6 +261,15 @@ def wanted_of(cluster: MySQLCluster, found: Found) -> Wanted:
         switch_to=annotations.get(SWITCH_TO, ""),
         on_delete=spec.update_strategy == "OnDelete",
     )
+
+
+def _scaling(spec: MySQLClusterSpec) -> Scaling | None:
+    """What the load decides by, where it does."""
+    declared = spec.autoscale
+    if declared is None:
+        return None
+    policy = replace(policy_of(declared), aside=1)  # a further server takes no load off the primary
+    return Scaling(policy=policy, targets={one.type: one.target for one in declared.metrics})
 
 
 def _observed(

@@ -16,6 +16,7 @@ from mooring.operators.mysql import (
     durability,
     failover,
     founding,
+    load,
     release,
     replication,
     roles,
@@ -101,9 +102,11 @@ _RULES: tuple[Rule, ...] = (
     access.backups,
     access.accounts,
     switchover.ask,
+    load.ownership,
     _change,
     access.certificates,
     access.storage,
+    load.follow,
     tuning.tune,
 )
 """In this order."""

@@ -15,6 +15,7 @@ from mooring.operators.mysql.dial import Dial, Fence
 from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.holds import Holds
 from mooring.operators.mysql.inputs import Inputs
+from mooring.operators.mysql.load import Reads
 from mooring.operators.mysql.moves import DatabaseMove, Done
 from mooring.operators.mysql.pulse import Pulse
 from mooring.operators.mysql.sight import read_snapshot
@@ -91,6 +92,7 @@ class Servers:
         self._holds = Holds()
         self._pulse = Pulse(self._dial, wake)
         self._silent = Silent()
+        self._reads = Reads()
 
     async def look(self, key: Key, inputs: Inputs, *, now: Callable[[], datetime]) -> Snapshot:
         """See `Databases`; from now on the primary's pulse is felt."""
@@ -104,7 +106,9 @@ class Servers:
         self._pulse.follow(key, primary.pod.ip if primary else "", login_of(inputs.credentials))
         answers = primary is not None and (primary.server is not None or primary.error in ALIVE)
         away = self._pulse.seen(key, answers=answers)
-        return replace(snapshot, observed=replace(snapshot.observed, primary_unreachable=away))
+        reads = self._reads.of(key, snapshot.wanted.scaling, snapshot.topology)
+        observed = replace(snapshot.observed, primary_unreachable=away, reads=reads)
+        return replace(snapshot, observed=observed)
 
     async def carry_out(self, inputs: Inputs, move: DatabaseMove) -> Done:
         """See `Databases`."""
@@ -123,6 +127,7 @@ class Servers:
         """See `Databases`."""
         self._pulse.forget(key)
         self._silent.forget(key)
+        self._reads.forget(key)
 
     async def serve(self) -> None:
         """See `Databases`."""

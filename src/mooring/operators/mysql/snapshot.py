@@ -12,12 +12,22 @@ from mooring.operators.mysql.accounts import WantedDatabase, WantedUser
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.topology import Flavor, Member, Server, Topology
 from mooring.operators.mysql.types import MySQLClusterStatus, Operation, Recorded
+from mooring.operators.workload.autoscale import Policy
 from mooring.operators.workload.rollout import SetState
 
-__all__ = ["ALIVE", "Observed", "Snapshot", "Trial", "Wanted"]
+__all__ = ["ALIVE", "Observed", "Scaling", "Snapshot", "Trial", "Wanted"]
 
 ALIVE: Final = frozenset({"AccessDenied", "TooManyConnections"})
 """Errors of a server that is there: none of them is a reason to replace it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """What the load decides the number of servers by."""
+
+    policy: Policy
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """Average per replica that is aimed at, by type of metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +35,9 @@ class Wanted:
     """The declared cluster, validated and with every default filled in."""
 
     size: int = 3
+    """Declared, or called for by the load."""
+    scaling: Scaling | None = None
+    """``None``: the load decides nothing."""
     flavor: Flavor = "mariadb"
     image: str = ""
     domain: str = ""
@@ -89,6 +102,10 @@ class Observed:
     """``None`` where no image waits to be rolled out."""
     primary_unreachable: float = 0.0
     """Seconds the recorded primary has not answered, as this process saw it."""
+    reads: Mapping[str, float] | None = None
+    """SELECTs a second of each server since the last measurement; ``None`` where no measurement is due."""
+    size_owner: str = ""
+    """Who sets spec.size by the scale subresource, where the load is to decide; "" for nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)

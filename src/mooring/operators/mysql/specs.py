@@ -49,6 +49,7 @@ from mooring.operators.mysql.types import (
     PodSettings,
     Services,
     Storage,
+    size_of,
 )
 from mooring.operators.workload.certificates import AUTHORITY, CERTIFICATE, KEY
 from mooring.operators.workload.claims import claim_name
@@ -149,8 +150,8 @@ class Specs:
 
     @property
     def size(self) -> int:
-        """The declared number of servers."""
-        return self._spec.size or 3
+        """The number of servers that counts: declared, or called for by the load."""
+        return size_of(self._cluster)
 
     @property
     def keeps_claims(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mooring.actor import ConditionState, Report, Terminal
-from mooring.operators.mysql import durability
+from mooring.operators.mysql import durability, load
 from mooring.operators.mysql.events import notes_of
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.moves import (
@@ -32,6 +32,7 @@ from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member
 from mooring.operators.mysql.tuning import MEASURED, refused
 from mooring.operators.mysql.types import AccountResult, Instance, MySQLClusterStatus
+from mooring.operators.workload.autoscale import CONTESTED
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import failed
 
@@ -73,6 +74,8 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict, *, unknown: Seq
     status = first if first is not None else snapshot.status
     if status.retry is not None and isinstance(verdict, InSync):
         status = replace(status, retry=None)
+    if snapshot.wanted.scaling is None or isinstance(verdict, InSync):
+        status = replace(status, autoscale=load.shown(snapshot))
     status = _seen(status, snapshot, verdict, inputs)
     ready = readiness(snapshot)
     return Report(
@@ -230,9 +233,12 @@ def _instead(inputs: Inputs, snapshot: Snapshot, unknown: Sequence[str]) -> Wait
     unmet += unknown
     if unmet:
         return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
+    autoscale = snapshot.status.autoscale
+    if autoscale is not None and autoscale.reason == CONTESTED:
+        return Wait(CONTESTED, autoscale.message or "", after=LOOK_AGAIN, stalled=True)
     # The end of a window is announced by nothing.
     window = snapshot.wanted.tuning_window if snapshot.wanted.tuning in MEASURED else 4 * LOOK_AGAIN
-    return InSync(again=min(LOOK_AGAIN, window / 4))
+    return InSync(again=min(LOOK_AGAIN, window / 4, load.look_again(snapshot) or LOOK_AGAIN))
 
 
 # --- after a step ----------------------------------------------------------------------------------------

@@ -121,6 +121,9 @@ class Server:
     connections: int = 0
     backup_account: bool = True
     """There is the account of backups; a cluster that an earlier operator made has none."""
+    max_connections: int = 0
+    selects: int = 0
+    """SELECTs since the process started."""
     certificate: str = ""
     """When the certificate that it shows ends, as ``Jan  2 15:04:05 2026 GMT``; "" for none."""
     accepted: Mapping[str, str] = field(default_factory=dict, repr=True)

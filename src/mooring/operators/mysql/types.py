@@ -15,6 +15,7 @@ from mooring.kube.part import Part
 from mooring.objectstore import Target
 from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.mysql.names import BACKUP, MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
+from mooring.operators.workload.autoscale import AutoscaleSpec, AutoscaleStatus, autoscale_rules, in_force
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import Failure
 from mooring.operators.workload.rollout import TIME, Roll
@@ -22,8 +23,11 @@ from mooring.operators.workload.services import ServiceSpec
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd, rules
 
 __all__ = [
+    "AUTOSCALE_TYPES",
     "COLUMNS",
     "DEFAULT_IMAGE",
+    "LEAST_BY_LOAD",
+    "MOST",
     "NAME_RULES",
     "RESERVED_USERS",
     "SCALE",
@@ -46,11 +50,18 @@ __all__ = [
     "TuningSample",
     "TuningStatus",
     "TuningTrial",
+    "size_of",
 ]
 
 DEFAULT_IMAGE: Final = "mariadb:10.11"
 RESERVED_USERS: Final = ("root", "mysql", "mariadb.sys", OPERATOR_USER, REPLICATION, MONITOR, BACKUP)
 """Accounts that nobody declares: the servers' and the operator's own."""
+AUTOSCALE_TYPES: Final = ("Connections", "ConnectionsPercent", "ReadsPerSecond")
+"""What can be measured: averages of the replicas, see docs/mysql.md."""
+LEAST_BY_LOAD: Final = 2
+"""Servers at least while the load decides: the primary, and one replica whose load is measured."""
+MOST: Final = 9
+"""Servers at most."""
 
 
 @rules(
@@ -282,13 +293,21 @@ class ArchiveSpec(Part, frozen=True, kw_only=True):
     Rule(
         "!has(self.restoreFrom) || has(oldSelf.restoreFrom)",
         "spec.restoreFrom is for new clusters; create another one with it",
-    )
+    ),
+    *autoscale_rules("spec.size", AUTOSCALE_TYPES, least=LEAST_BY_LOAD, most=MOST),
 )
 class MySQLClusterSpec(Part, frozen=True, kw_only=True):
     """The declared cluster."""
 
     size: Annotated[
-        int | None, F("Number of servers, one of them the primary.", minimum=1, maximum=9, default=3)
+        int | None, F("Number of servers, one of them the primary.", minimum=1, maximum=MOST, default=3)
+    ] = None
+    autoscale: Annotated[
+        AutoscaleSpec | None,
+        F(
+            "The load of the replicas chooses the number of servers, in place of size. Metrics: Connections, "
+            "ConnectionsPercent or ReadsPerSecond."
+        ),
     ] = None
     image: Annotated[str | None, F("A MariaDB or MySQL image.", default=DEFAULT_IMAGE, max_length=500)] = None
     flavor: Annotated[
@@ -560,6 +579,10 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
         int | None, F("Servers that serve: the primary and replicas that follow it.")
     ] = None
     size: Annotated[int | None, F("Pods there are.")] = None
+    autoscale: Annotated[
+        AutoscaleStatus | None,
+        F("The number of servers that the load called for; absent without spec.autoscale."),
+    ] = None
     selector: Annotated[str | None, F("Label selector of the pods.")] = None
     flavor: Annotated[str | None, F("mariadb or mysql.")] = None
     version: Annotated[str | None, F("The primary's version.")] = None
@@ -627,3 +650,9 @@ class MySQLCluster(Object, frozen=True, kw_only=True):
 
     spec: MySQLClusterSpec | None = None
     status: MySQLClusterStatus | None = None
+
+
+def size_of(cluster: MySQLCluster) -> int:
+    """The number of servers that counts: the declared one, or the one that the load called for."""
+    spec, status = cluster.spec or MySQLClusterSpec(), cluster.status or MySQLClusterStatus()
+    return in_force(spec.autoscale, status.autoscale, spec.size or 3)

@@ -15,7 +15,10 @@ from mooring.operators.mysql.config import canonical, is_forbidden
 from mooring.operators.mysql.flavors import flavor_of, told_by
 from mooring.operators.mysql.names import NAME_LIMIT
 from mooring.operators.mysql.types import (
+    AUTOSCALE_TYPES,
     DEFAULT_IMAGE,
+    LEAST_BY_LOAD,
+    MOST,
     RESERVED_USERS,
     ArchiveSpec,
     Database,
@@ -24,6 +27,7 @@ from mooring.operators.mysql.types import (
     Storage,
     User,
 )
+from mooring.operators.workload.autoscale import autoscale_faults
 from mooring.operators.workload.resources import resource_faults
 
 __all__ = ["Problem", "forbidden_keys", "validate"]
@@ -77,6 +81,7 @@ def validate(cluster: MySQLCluster) -> list[Problem]:
     return [
         *_name(cluster.metadata.name or ""),
         *_size(spec),
+        *_autoscale(spec),
         *_image(spec),
         *_storage(spec.storage or Storage()),
         *(Problem(*fault) for fault in resource_faults("spec.resources", spec.resources)),
@@ -99,6 +104,12 @@ def _name(name: str) -> Iterator[Problem]:
 def _size(spec: MySQLClusterSpec) -> Iterator[Problem]:
     if spec.size is not None and not 1 <= spec.size <= 9:
         yield Problem("spec.size", f"{spec.size} servers are not possible; give 1 to 9")
+
+
+def _autoscale(spec: MySQLClusterSpec) -> Iterator[Problem]:
+    if spec.autoscale is not None:
+        faults = autoscale_faults(spec.autoscale, AUTOSCALE_TYPES, least=LEAST_BY_LOAD, most=MOST)
+        yield from (Problem(f"spec.autoscale.{field}", message) for field, message in faults)
 
 
 def _image(spec: MySQLClusterSpec) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ never writes a spec.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Final
@@ -24,7 +24,9 @@ from mooring.kube.part import Part
 from mooring.runtime.crd import F, Rule, rules
 
 __all__ = [
+    "CONTESTED",
     "DOWN_AFTER",
+    "METRICS_PERIOD",
     "TOLERANCE",
     "UP_AFTER",
     "AutoscaleDirection",
@@ -35,7 +37,12 @@ __all__ = [
     "Policy",
     "Signal",
     "Wish",
+    "autoscale_faults",
+    "autoscale_rules",
+    "contested",
     "decide",
+    "in_force",
+    "period_of",
     "policy_of",
     "remembered",
     "wish_of",
@@ -47,6 +54,12 @@ UP_AFTER: Final = 60
 """Seconds for which more replicas must be proposed, where nothing is declared."""
 DOWN_AFTER: Final = 300
 """Seconds for which fewer replicas must be proposed, where nothing is declared."""
+METRICS_PERIOD: Final = 15.0
+"""Seconds between two measurements, unless a window is shorter."""
+CONTESTED: Final = "AutoscaleContested"
+"""Reason in status while another one than the policy sets the size."""
+_SHORTEST: Final = 2.0
+"""Seconds between two measurements at least."""
 _EPSILON: Final = 1e-9
 """Proposals are rounded up; a rounding error of the division must not add a replica."""
 _TIME: Final = {"type": "string", "format": "date-time"}
@@ -80,6 +93,8 @@ class Policy:
     tolerance: float = TOLERANCE
     max_step_up: int | None = None
     max_step_down: int | None = None
+    aside: int = 0
+    """Replicas that the load is not shared with: a primary. The signals are averages of the others."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +167,7 @@ def _proposal(signal: Signal, current: int, policy: Policy) -> int:
     ratio = (signal.value or 0.0) / signal.target
     if abs(ratio - 1.0) <= policy.tolerance + _EPSILON:
         return current
-    return math.ceil(current * ratio - _EPSILON)
+    return policy.aside + math.ceil((current - policy.aside) * ratio - _EPSILON)
 
 
 def _more_cautious(current: int, desired: int, wish: Wish | None, now: datetime) -> Wish:
@@ -195,7 +210,7 @@ def _in_words(signal: Signal, current: int, policy: Policy) -> str:
 class AutoscaleMetric(Part, frozen=True, kw_only=True):
     """One load, and what it should be on average per replica."""
 
-    type: Annotated[str, F("What is measured.", required=True)] = ""
+    type: Annotated[str, F("What is measured.", required=True, max_length=40)] = ""
     target: Annotated[
         float, F("What it should be, on average per replica.", required=True, minimum=0.001)
     ] = 0.0
@@ -228,6 +243,7 @@ class AutoscaleSpec(Part, frozen=True, kw_only=True):
             "The highest number that one of them calls for counts.",
             required=True,
             list_map_keys=("type",),
+            min_items=1,
             max_items=8,
         ),
     ] = []  # noqa: RUF012 - msgspec copies an empty list for every value
@@ -260,6 +276,70 @@ def policy_of(spec: AutoscaleSpec) -> Policy:
         down_after_s=DOWN_AFTER if down.stabilization_seconds is None else down.stabilization_seconds,
         max_step_up=up.step,
         max_step_down=down.step,
+    )
+
+
+def period_of(policy: Policy) -> float:
+    """Seconds between two measurements: 15, or the shorter of the windows where that is less, but at least 2."""
+    return max(_SHORTEST, min(METRICS_PERIOD, policy.up_after_s, policy.down_after_s))
+
+
+def autoscale_rules(field: str, types: Sequence[str], *, least: int, most: int) -> tuple[Rule, ...]:
+    """CEL rules of the part that holds ``autoscale``: what this kind can measure, and how many replicas it can have.
+
+    ``field`` is the name of the size in messages.
+    """
+    listed = ", ".join(f"'{one}'" for one in types)
+    return (
+        Rule(
+            f"!has(self.autoscale) || self.autoscale.metrics.all(m, m.type in [{listed}])",
+            f"autoscale.metrics names a type that is not known here; give {' or '.join(types)}",
+        ),
+        Rule(
+            f"!has(self.autoscale) || self.autoscale.minReplicas >= {least} && self.autoscale.maxReplicas <= {most}",
+            f"autoscale.minReplicas and maxReplicas must be {least} to {most}, as {field} can be; correct them",
+        ),
+    )
+
+
+def autoscale_faults(
+    spec: AutoscaleSpec, types: Sequence[str], *, least: int, most: int
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with a declaration: field below ``spec.autoscale``, and a message with the remedy."""
+    if spec.min_replicas > spec.max_replicas:
+        text = f"{spec.min_replicas} is more than maxReplicas {spec.max_replicas}; lower it, or raise maxReplicas"
+        yield "minReplicas", text
+    if spec.min_replicas < least:
+        yield "minReplicas", f"{spec.min_replicas} is too few; give at least {least}"
+    if spec.max_replicas > most:
+        yield "maxReplicas", f"{spec.max_replicas} is too many; give at most {most}"
+    if not spec.metrics:
+        yield "metrics", f"is empty; name at least one of {', '.join(types)}"
+    seen: set[str] = set()
+    for at, one in enumerate(spec.metrics):
+        if one.type not in types:
+            yield f"metrics[{at}].type", f"{one.type!r} is not known here; give {' or '.join(types)}"
+        elif one.type in seen:
+            yield f"metrics[{at}].type", f"{one.type} is named twice; remove one of them"
+        if one.target <= 0:
+            yield f"metrics[{at}].target", f"{one.target:g} is no load; give more than 0"
+        seen.add(one.type)
+
+
+def in_force(spec: AutoscaleSpec | None, status: AutoscaleStatus | None, declared: int) -> int:
+    """The number that counts: the one chosen by load, within its bounds; else the declared one."""
+    if spec is None or (status is not None and status.reason == CONTESTED):
+        return declared
+    chosen = status.replicas if status is not None else None
+    return min(max(declared if chosen is None else chosen, spec.min_replicas), spec.max_replicas)
+
+
+def contested(owner: str, field: str) -> AutoscaleStatus:
+    """The status while ``owner`` sets ``field`` through the scale subresource: then the declared size counts."""
+    return AutoscaleStatus(
+        reason=CONTESTED,
+        message=f"{owner} sets {field} through the scale subresource, and spec.autoscale wants to choose the size as "
+        f"well; remove spec.autoscale, or delete the autoscaler and write another {field} yourself",
     )
 
 

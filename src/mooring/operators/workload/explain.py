@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["configuration", "password", "rolls"]
+__all__ = ["autoscaling", "configuration", "password", "rolls"]
 
 
 def rolls(status: Mapping[str, Any]) -> Iterator[str]:
@@ -16,6 +16,18 @@ def rolls(status: Mapping[str, Any]) -> Iterator[str]:
             yield f"Roll-out of the {component} pods stopped at {roll['pod']}: {text}"
         else:
             yield f"Roll-out of the {component} pods since {roll.get('since')}"
+
+
+def autoscaling(status: Mapping[str, Any]) -> Iterator[str]:
+    """What ``status.autoscale`` waits for: a window to end, or another one that sets the size."""
+    found = status.get("autoscale") or {}
+    if found.get("desired") is not None:
+        yield (
+            f"The load calls for {found['desired']} instead of {found.get('replicas')} since {found.get('since')} "
+            f"({found.get('reason')}); it is carried out once that held for its stabilizationSeconds"
+        )
+    elif found.get("message"):
+        yield f"{found.get('reason')}: {found['message']}"
 
 
 def configuration(status: Mapping[str, Any]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from mooring.operators.redis.cluster.moves import (
     Wait,
     WriteTemplate,
 )
-from mooring.operators.redis.cluster.names import Names
+from mooring.operators.redis.cluster.names import Names, selector_of
 from mooring.operators.redis.cluster.retries import SLOTS_FAILED, failing_for_long, slots_failed
 from mooring.operators.redis.cluster.scale import moved_of
 from mooring.operators.redis.cluster.slots import show
@@ -78,6 +78,7 @@ def described(
     return replace(
         status,
         replicas=sum(1 for node in snapshot.seen.nodes if node.pod.ready),
+        selector=",".join(f"{key}={value}" for key, value in selector_of(names.cluster).items()),
         conditions=sorted(conditions, key=lambda one: ordinal_of(one.name or "")) or None,
     )
 

@@ -1,7 +1,7 @@
 """The custom resource ``redis.middleware.hc.cn/v1alpha1`` RedisCluster (``rec``): HarmonyCloud's API.
 
 Names of fields, phases and reasons are theirs, those of its later releases too. New in the spec are ``tls`` and ``restoreFrom``, in the status ``slotPlan``,
-``restore``, ``observedGeneration`` and ``standardConditions``, since their ``conditions`` has one entry per redis node.
+``restore``, ``selector``, ``observedGeneration`` and ``standardConditions``, since their ``conditions`` has one entry per redis node.
 """
 
 from __future__ import annotations
@@ -263,6 +263,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     """What was observed; HarmonyCloud's fields first."""
 
     replicas: Annotated[int | None, F("Pods that are ready.")] = None
+    selector: Annotated[str | None, F("Label selector of the pods, for autoscalers.")] = None
     phase: Annotated[
         str | None,
         F("Empty, Creating, Restoring, Running, Failed, Scaling, Upgrading, Rollbacking or Restarting."),
@@ -300,7 +301,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
         PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
         PrinterColumn("Reason", ".status.reason", description="What is in the way", priority=1),
     ),
-    scale=Scale(".spec.replicas", ".status.replicas"),
+    scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
     preserve_unknown=True,
 )
 class RedisCluster(Object, frozen=True, kw_only=True):
