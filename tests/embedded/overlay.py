@@ -16,7 +16,7 @@ __all__ = ["SIDECAR", "are_overlaid", "overlay", "priority"]
 SIDECAR = "shipper"
 
 
-def overlay(main: str, image: str, of_class: str) -> dict[str, Any]:
+def overlay(main: str, image: str, of_class: str | None = None) -> dict[str, Any]:
     """The server's hook writes a variable to a shared volume, and the sidecar is ready once it reads it there."""
     written = ["sh", "-c", 'printf "%s\\n" "$COLOUR" >/opt/shared/colour']
     return {
@@ -59,12 +59,12 @@ async def priority(stage: Stage[Any]) -> AsyncIterator[str]:
         await stage.bed.client.delete(PriorityClass, name)
 
 
-def are_overlaid(pods: Iterable[Pod], of_class: str) -> bool:
+def are_overlaid(pods: Iterable[Pod], of_class: str | None = None) -> bool:
     """Every pod is ready with all of the overlay."""
     return all(_is_overlaid(pod, of_class) for pod in pods)
 
 
-def _is_overlaid(pod: Pod, of_class: str) -> bool:
+def _is_overlaid(pod: Pod, of_class: str | None) -> bool:
     if pod.spec is None or pod.status is None:
         return False
     ready = {one.name for one in pod.status.container_statuses or () if one.ready}

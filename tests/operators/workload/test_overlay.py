@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from mooring.kube import Client
 from mooring.kube.object import Key, Object, decode, to_dict
@@ -36,6 +38,7 @@ from mooring.operators.redis.sentinel.validate import validate as validate_senti
 from mooring.operators.redis.sentinel.webhook import RedisClusterReview
 from mooring.operators.workload.overlay import Ours
 from mooring.operators.workload.problem import Problem
+from mooring.runtime.crd import unknown_fields
 from mooring.runtime.webhooks import Allow, Operation, Refuse, Review, Verdict
 
 Spec = dict[str, Any]
@@ -137,6 +140,9 @@ KINDS = [
         ours=lambda spec: mysql_overlay.ours(as_(MySQLCluster, spec).spec),
     ),
 ]
+BEFORE = ("f52b876268a88c0e", "ebb3f47b4429bb33", "373e53474819e3d7", "84fa520938022d52")
+"""Digests of the inputs of each kind's base before there was an overlay."""
+DOCS = Path(__file__).parents[3] / "docs"
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 SIDECAR: Spec = {"name": "shipper", "image": "busybox:1.36", "command": ["sleep", "1000"]}
 
@@ -550,3 +556,40 @@ async def test_a_faulty_overlay_is_rejected_when_it_is_applied_and_an_old_one_ca
     assert isinstance(
         await verdict(kind, kind.with_overlay(spec={"containers": [SIDECAR]}), kind.base), Allow
     )
+
+
+# --- the documentation ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("page", "kinds"),
+    [("redis-sentinel", KINDS[:2]), ("redis-cluster", KINDS[2:3]), ("mysql", KINDS[3:])],
+    ids=["redis-sentinel", "redis-cluster", "mysql"],
+)
+def test_the_sample_of_the_documentation_can_be_pasted(page: str, kinds: list[Kind]) -> None:
+    text = (DOCS / f"{page}.md").read_text().partition("## Pod template\n")[2]
+    sample = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
+    form = {"redis-sentinel": RedisCluster, "redis-cluster": HarmonyCluster, "mysql": MySQLCluster}[page]
+    assert unknown_fields(form, sample) == []
+    for kind in kinds:
+        assert kind.faults(sample["spec"]) == []
+        assert kind.inputs(sample["spec"]) != kind.inputs(kind.base)
+        made = kind.template(sample["spec"])
+        assert made.spec is not None
+        assert made.spec.priority_class_name == "system-cluster-critical"
+        for one in made.spec.topology_spread_constraints or ():
+            labels = (one.label_selector.match_labels if one.label_selector else None) or {}
+            has = (made.metadata.labels if made.metadata else None) or {}
+            assert labels.keys() <= has.keys()
+            assert (
+                labels.items()
+                <= {**has, **{key: "demo" for key, was in has.items() if was == "shop"}}.items()
+            )
+
+
+@pytest.mark.parametrize(
+    ("kind", "digest"), list(zip(KINDS, BEFORE, strict=True)), ids=[kind.name for kind in KINDS]
+)
+def test_clusters_of_before_have_the_digest_that_they_had(kind: Kind, digest: str) -> None:
+    """Another one would restart the pods of every cluster with an upgrade of the operator."""
+    assert kind.inputs(kind.base) == digest
