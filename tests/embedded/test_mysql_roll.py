@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.embedded.overlay import are_overlaid, overlay
 from tests.standstill import Standstill
 
 from mooring.testing.mysql_stage import MySQLStage
@@ -14,8 +15,11 @@ async def test_a_changed_template_is_rolled_out_without_a_lost_row(
     mysql: MySQLStage, stood: Standstill
 ) -> None:
     before = {pod.metadata.name: pod.metadata.uid for pod in await mysql.pods()}
+    spec = (await mysql.get()).spec
+    assert spec is not None
+    image = spec.image or ""
     async with mysql.writing() as ledger:
-        await mysql.patch({"pod": {"labels": {"team": "blue"}}})
+        await mysql.patch({"pod": {"labels": {"team": "blue"}}, "podTemplate": overlay("mysql", image)})
 
         async def rolled() -> bool:
             pods = await mysql.pods()
@@ -24,6 +28,7 @@ async def test_a_changed_template_is_rolled_out_without_a_lost_row(
         await mysql.bed.until(rolled, "every pod has the new label", within=60)
         await mysql.whole(within=60)
         await mysql.writes(ledger, 50)
+        assert are_overlaid(await mysql.pods())
     report = await ledger.check()
     assert report.lost_acknowledged == 0, report.text()
     assert ledger.longest_gap - stood.within(ledger.longest_gap) < 1.5, report.text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.embedded.conftest import MakeCluster
+from tests.embedded.overlay import are_overlaid, overlay, priority
 from tests.standstill import Standstill
 
 from mooring.kube.objects.apps import StatefulSet
@@ -41,10 +42,18 @@ async def test_changed_pods_are_rolled_out_without_a_loss_and_with_one_switch(
 ) -> None:
     stage = await cluster()
     before, led = await uids(stage), await stage.master()
-    async with stage.writing() as ledger:
-        await stage.patch({"annotations": {"team": "a"}, "resources": {"limits": {"memory": "512Mi"}}})
-        await stage.exact(60)
-        await stage.writes(ledger, 50)
+    async with priority(stage) as first:
+        async with stage.writing() as ledger:
+            await stage.patch(
+                {
+                    "annotations": {"team": "a"},
+                    "resources": {"limits": {"memory": "512Mi"}},
+                    "podTemplate": overlay("redis", "redis:7.0", first),
+                }
+            )
+            await stage.exact(60)
+            await stage.writes(ledger, 50)
+        assert are_overlaid(await stage.pods("redis"), first)
 
     report = await ledger.check()
     assert report.lost_acknowledged == 0, report.text()

@@ -6,6 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -68,6 +69,32 @@ def test_a_pod_is_ephemeral_if_nothing_that_it_stores_on_outlives_it(
     one = pod({"name": "run", "emptyDir": {}}, {"name": DATA, **volume})
     made = pod_of(one, component="redis", claims={}, born=None, remedies={})
     assert made.ephemeral is ephemeral
+
+
+@pytest.mark.parametrize(
+    ("data", "lasting", "ephemeral"),
+    [
+        ({"emptyDir": {}}, False, True),
+        ({"persistentVolumeClaim": {"claimName": "redis-data-demo-0"}}, True, False),
+        ({"hostPath": {"path": "/var/lib/redis-cluster"}}, False, False),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_volumes_that_a_user_adds_are_not_taken_for_the_data(
+    data: dict[str, Any], lasting: bool, ephemeral: bool, first: bool
+) -> None:
+    added = {"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}
+    volumes = [added, {"name": DATA, **data}] if first else [{"name": DATA, **data}, added]
+    mounts = [{"name": "shared", "mountPath": "/opt/shared"}, {"name": DATA, "mountPath": "/data"}]
+    one = pod(*volumes)
+    assert one.spec is not None
+    main = msgspec.convert({"name": "redis", "volumeMounts": mounts}, core.Container)
+    one = replace(one, spec=replace(one.spec, containers=[main]))
+    shared = core.PersistentVolumeClaim(metadata=ObjectMeta(name="shared", uid="of-shared"))
+    claims = {"shared": shared}
+    made = pod_of(one, component="redis", claims=claims, born=None, remedies={})
+    assert (made.lasting, made.ephemeral) == (lasting, ephemeral)
+    assert made.volume != "of-shared"
 
 
 def test_a_pod_of_any_component_has_the_role_of_its_label_where_pods_bear_roles() -> None:

@@ -43,6 +43,7 @@ from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.statefulset import state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
+from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
 __all__ = ["DEPENDENCIES", "REMEDIES", "Inputs", "read_inputs", "references", "secret_names"]
@@ -57,6 +58,7 @@ REMEDIES = {
     "Unschedulable": "check spec.resources and spec.pod (affinity, nodeSelector) against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class, or correct spec.storage",
     "exporter": "correct spec.exporter.image",
+    SIDECAR: "correct its image in spec.podTemplate",
 }
 
 

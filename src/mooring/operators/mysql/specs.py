@@ -40,6 +40,7 @@ from mooring.operators.mysql.names import (
     Names,
     labels_of,
 )
+from mooring.operators.mysql.overlay import DATA, EXPORTER_PORT, GRACE_SECONDS, ours
 from mooring.operators.mysql.topology import Flavor
 from mooring.operators.mysql.types import (
     DEFAULT_IMAGE,
@@ -55,18 +56,17 @@ from mooring.operators.workload.certificates import AUTHORITY, CERTIFICATE, KEY
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import READ_ONLY, apart, config_volume, encoded, field_value
 from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.overlay import declared as declared_of
+from mooring.operators.workload.overlay import merged, overlaid, placed, read_security
 from mooring.operators.workload.services import ServiceSpec
 from mooring.operators.workload.statefulset import keeping_template, made_from, selector_of
 
 __all__ = ["AUTHORITY_FILE", "DATA", "Found", "Specs", "pod_security"]
 
-DATA = "data"
-"""The volume; its claims are ``data-NAME-0`` ..."""
 _USER = 999
 """The account ``mysql`` of the stock images of both flavours."""
 AUTHORITY_FILE = f"/mooring/tls/{AUTHORITY}"
 """Where a pod has the authorities of the cluster's certificates."""
-_GRACE_SECONDS = 120
 _STORAGE = "1Gi"
 _TRIAL_SECONDS = 600
 _TRIAL_KEPT_SECONDS = 3600
@@ -278,6 +278,8 @@ class Specs:
             *(pod, self._sizing, self._found.tls, self._requires_tls),
         ]
         plain = [msgspec.to_builtins(one) for one in decided]
+        if added := declared_of(spec.pod_template):
+            plain.append({"pod template": added})
         keys = restart_keys(spec.config or {}, self._found.read_at_start)
         if keys and spec.config_policy != "report":
             plain.append(keys)
@@ -386,14 +388,14 @@ class Specs:
         if not self.claimed:
             empty = self._spec.storage.empty_dir if self._spec.storage else None
             volumes.append(core.Volume(name=DATA, empty_dir=empty or core.EmptyDirVolumeSource()))
-        return core.PodTemplateSpec(
+        made = core.PodTemplateSpec(
             metadata=meta.ObjectMeta(
                 labels={**(pod.labels or {}), **self.labels, **self.selector}, annotations=pod.annotations
             ),
             spec=core.PodSpec(
                 containers=containers,
                 volumes=volumes,
-                termination_grace_period_seconds=_GRACE_SECONDS,
+                termination_grace_period_seconds=GRACE_SECONDS,
                 affinity=pod.affinity or apart(self.selector),
                 node_selector=pod.node_selector,
                 tolerations=pod.tolerations,
@@ -404,6 +406,12 @@ class Specs:
                 automount_service_account_token=False,
             ),
         )
+        return overlaid(made, self._spec.pod_template, ours(self._spec))
+
+    @property
+    def _security(self) -> core.PodSecurityContext | None:
+        """Of the pods, with what the overlay says."""
+        return merged(self._pod.security_context or pod_security(), read_security(self._spec.pod_template))
 
     def _auth(self) -> core.SecretVolumeSource:
         keys = [*ACCOUNTS.values(), "monitor.cnf"]
@@ -448,7 +456,7 @@ class Specs:
                 )
             ),
             volume_mounts=mounts,
-            security_context=_unprivileged(self._pod.security_context),
+            security_context=_unprivileged(self._security),
         )
 
     def _exporter_container(self, exporter: Exporter) -> core.Container:
@@ -456,7 +464,7 @@ class Specs:
             name="exporter",
             image=exporter.image,
             args=["--config.my-cnf=/mooring/auth/monitor.cnf"],
-            ports=[core.ContainerPort(name="metrics", container_port=9104, protocol="TCP")],
+            ports=[core.ContainerPort(name="metrics", container_port=EXPORTER_PORT, protocol="TCP")],
             resources=core.ResourceRequirements(
                 requests={"cpu": "20m", "memory": "32Mi"}, limits={"cpu": "200m", "memory": "128Mi"}
             ),
@@ -464,7 +472,7 @@ class Specs:
                 core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
                 core.VolumeMount(name="run", mount_path="/run/mysqld", read_only=True),
             ],
-            security_context=_unprivileged(self._pod.security_context),
+            security_context=_unprivileged(self._security),
         )
 
     # --- the trial start -----------------------------------------------------------------------------------
@@ -499,25 +507,28 @@ class Specs:
                         # A sidecar that is injected would keep it from ending.
                         labels={**labels, "sidecar.istio.io/inject": "false"},
                     ),
-                    spec=core.PodSpec(
-                        containers=[self._trial_container()],
-                        restart_policy="Never",
-                        volumes=[
-                            config_volume("scripts", self.scripts().metadata.name or ""),
-                            config_volume("live", self.names.config),
-                            core.Volume(
-                                name="run",
-                                empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi"),
-                            ),
-                            core.Volume(name=DATA, empty_dir=core.EmptyDirVolumeSource(size_limit="1Gi")),
-                        ],
-                        node_selector=pod.node_selector,
-                        tolerations=pod.tolerations,
-                        priority_class_name=pod.priority_class_name,
-                        service_account_name=pod.service_account_name,
-                        security_context=pod.security_context or pod_security(),
-                        image_pull_secrets=self._spec.image_pull_secrets,
-                        automount_service_account_token=False,
+                    spec=placed(
+                        core.PodSpec(
+                            containers=[self._trial_container()],
+                            restart_policy="Never",
+                            volumes=[
+                                config_volume("scripts", self.scripts().metadata.name or ""),
+                                config_volume("live", self.names.config),
+                                core.Volume(
+                                    name="run",
+                                    empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi"),
+                                ),
+                                core.Volume(name=DATA, empty_dir=core.EmptyDirVolumeSource(size_limit="1Gi")),
+                            ],
+                            node_selector=pod.node_selector,
+                            tolerations=pod.tolerations,
+                            priority_class_name=pod.priority_class_name,
+                            service_account_name=pod.service_account_name,
+                            security_context=pod.security_context or pod_security(),
+                            image_pull_secrets=self._spec.image_pull_secrets,
+                            automount_service_account_token=False,
+                        ),
+                        self._spec.pod_template,
                     ),
                 ),
             ),
@@ -543,7 +554,7 @@ class Specs:
                 core.VolumeMount(name="run", mount_path="/run/mysqld"),
                 core.VolumeMount(name=DATA, mount_path="/var/lib/mysql"),
             ],
-            security_context=_unprivileged(self._pod.security_context),
+            security_context=_unprivileged(self._security),
         )
 
     def _meta(self, name: str) -> meta.ObjectMeta:

@@ -17,6 +17,7 @@ from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.mysql.names import BACKUP, MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
 from mooring.operators.workload.autoscale import AutoscaleSpec, AutoscaleStatus, autoscale_rules, in_force
 from mooring.operators.workload.configuration import ConfigResult
+from mooring.operators.workload.overlay import PodTemplate
 from mooring.operators.workload.retries import Failure
 from mooring.operators.workload.rollout import TIME, Roll
 from mooring.operators.workload.services import ServiceSpec
@@ -367,7 +368,10 @@ class MySQLClusterSpec(Part, frozen=True, kw_only=True):
     databases: Annotated[list[Database] | None, F("Databases.", max_items=100, list_map_keys=("name",))] = (
         None
     )
-    pod: Annotated[PodSettings | None, F("What is added to the pods.")] = None
+    pod: Annotated[
+        PodSettings | None, F("What is added to the pods, in short; podTemplate can add more.")
+    ] = None
+    pod_template: Annotated[PodTemplate | None, F("What is added to the pods; see docs/mysql.md.")] = None
     services: Annotated[Services | None, F("The Services.")] = None
     maintenance: Annotated[Maintenance | None, F("What a person asks for by hand.")] = None
     exporter: Annotated[Exporter | None, F("Metrics of every server.")] = None

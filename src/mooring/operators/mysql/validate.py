@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mooring.kube.quantity import parse_quantity
@@ -14,6 +13,7 @@ from mooring.operators.mysql.archive.target import Refused, goal_gtid
 from mooring.operators.mysql.config import canonical, is_forbidden
 from mooring.operators.mysql.flavors import flavor_of, told_by
 from mooring.operators.mysql.names import NAME_LIMIT
+from mooring.operators.mysql.overlay import ours
 from mooring.operators.mysql.types import (
     AUTOSCALE_TYPES,
     DEFAULT_IMAGE,
@@ -28,20 +28,11 @@ from mooring.operators.mysql.types import (
     User,
 )
 from mooring.operators.workload.autoscale import autoscale_faults
+from mooring.operators.workload.overlay_rules import faults
+from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
 
 __all__ = ["Problem", "forbidden_keys", "validate"]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A field that cannot be accepted, and what to do about it."""
-
-    field: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
 
 
 _IMAGE: Final = re.compile(
@@ -90,6 +81,7 @@ def validate(cluster: MySQLCluster) -> list[Problem]:
         *_databases(spec.databases or ()),
         *(_archive(spec.archive) if spec.archive is not None else ()),
         *_restore(spec),
+        *faults(spec.pod_template, ours(spec)),
     ]
 
 

@@ -20,6 +20,8 @@ __all__ = [
     "pods_of",
 ]
 
+_DATA_PATHS: Final = frozenset({"/data", "/var/lib/mysql"})
+"""Where servers of our own pods store."""
 ROLE: Final = "mooring.dev/role"
 """Label of a data pod: ``master`` or ``primary``, or ``replica``."""
 
@@ -110,7 +112,9 @@ def pod_of(
     state = (container.state if container else None) or core.ContainerState()
     last = (container.last_state if container else None) or core.ContainerState()
     ended = state.terminated or last.terminated
-    claim = claims.get(_claim_of(pod))
+    stored = _stored_on(pod, component)
+    claimed = _claim_of(stored)
+    claim = claims.get(claimed)
     readiness = next((one for one in status.conditions or () if one.type == "Ready"), core.PodCondition())
     trouble, message = trouble_of(status, state, remedies)
     if not trouble:
@@ -122,8 +126,8 @@ def pod_of(
         version=pod.metadata.resource_version or "",
         ip=status.pod_ip or "",
         volume=(claim.metadata.uid if claim is not None else None) or uid,
-        lasting=bool(_claim_of(pod)),
-        ephemeral=pod.spec is not None and not any(map(_outlives, pod.spec.volumes or ())),
+        lasting=bool(claimed),
+        ephemeral=pod.spec is not None and not any(map(_outlives, stored)),
         fresh=claim is None or not is_older(claim, born),
         incarnation=f"{uid}/{(container.restart_count or 0) if container else 0}",
         running=state.running is not None and status.phase != "Failed",
@@ -157,8 +161,18 @@ def _outlives(volume: core.Volume) -> bool:
     return not kinds <= {"empty_dir", "config_map", "secret", "projected", "downward_api"}
 
 
-def _claim_of(pod: core.Pod) -> str:
-    for volume in (pod.spec.volumes if pod.spec else None) or ():
+def _stored_on(pod: core.Pod, component: str) -> list[core.Volume]:
+    """The volume that the server stores on: users may have added others. All of them in pods that another operator made."""
+    if pod.spec is None:
+        return []
+    mounts = main_container(pod.spec, component).volume_mounts or ()
+    name = next((one.name for one in mounts if one.mount_path in _DATA_PATHS), None)
+    volumes = pod.spec.volumes or []
+    return [one for one in volumes if one.name == name] or volumes
+
+
+def _claim_of(volumes: Iterable[core.Volume]) -> str:
+    for volume in volumes:
         if volume.persistent_volume_claim is not None:
             return volume.persistent_volume_claim.claim_name or ""
     return ""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mooring.actor import Context, differs
+from mooring.actor import Context
 from mooring.actor.children import Named
 from mooring.kube.client import Client
 from mooring.kube.object import Key, Object, controller_of, to_dict
@@ -90,11 +90,9 @@ def keeping_template(
 def kept_or_written(
     one: apps.StatefulSet | None, made: core.PodTemplateSpec, *, rewrite: bool
 ) -> core.PodTemplateSpec:
-    """The template to declare: the one in place, unless ``rewrite`` and the rendered one differs in meaning."""
+    """The template to declare: the one in place, unless ``rewrite``. What was taken out of the declaration goes with it."""
     there = one.spec.template if one is not None and one.spec is not None else None
-    if there is None:
-        return made
-    return made if rewrite and differs(made, there) else there
+    return made if there is None or rewrite else there
 
 
 def mounted_config_maps(

@@ -123,6 +123,8 @@ ROWS = [
     pod("imagePullPolicy", "Always"),
     pod("imagePullPolicy", "Sometimes", ANSWERED, ANSWERED),
     pod("hostNetwork", True),
+    Row("podTemplate", {"spec": {"priorityClassName": "high"}}, ROLLS),
+    Row("podTemplate", {"spec": {"subdomain": "other"}}, ANSWERED, ANSWERED),
 ]
 
 

@@ -51,6 +51,7 @@ from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
 from mooring.operators.workload.statefulset import image_in, pending
 from mooring.operators.workload.surroundings import Reference, Surroundings
+from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
 __all__ = [
@@ -74,6 +75,7 @@ REMEDIES = {
     "Unschedulable": "check spec.pod[0].resources and affinity against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class that the claim names; a claim stays as it was made",
     "redis-exporter": "correct spec.pod[0].monitorImage",
+    SIDECAR: "correct its image in spec.podTemplate",
 }
 """Which field to look at, by what keeps a pod from running."""
 ZONE = "topology.kubernetes.io/zone"

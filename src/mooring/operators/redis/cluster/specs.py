@@ -27,6 +27,7 @@ from mooring.operators.redis.cluster.names import (
     Names,
     selector_of,
 )
+from mooring.operators.redis.cluster.overlay import GRACE_SECONDS, OURS, ours
 from mooring.operators.redis.cluster.types import (
     RedisCluster,
     RedisClusterPod,
@@ -55,11 +56,12 @@ from mooring.operators.workload.containers import apart, config_volume, field_va
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.network import allow, of_labels, of_namespace
 from mooring.operators.workload.network import policy as policy_of
+from mooring.operators.workload.overlay import declared as declared_of
+from mooring.operators.workload.overlay import overlaid
 from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete
 
-__all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Orders", "Specs", "template_lines"]
+__all__ = ["DEFAULTS", "FORCED", "Found", "Orders", "Specs", "template_lines"]
 
-GRACE_SECONDS: Final = 30
 HOST_PATH: Final = "/var/lib/redis-cluster"
 DEFAULTS: Final = """\
 tcp-keepalive 60
@@ -84,10 +86,6 @@ BACKUP: Final = "redis-cluster-backup"
 """The actor whose Jobs read servers."""
 RESTORE: Final = "redis-cluster-restore"
 """Whose Jobs load a backup into servers."""
-OURS: Final = frozenset(
-    {"POD_NAME", "POD_IP", "PODIP", "NAMESPACE", "REDIS_CLUSTER_NAME", "DOMAINNAME", "MODE"}
-)
-"""Variables of the redis container that are the operator's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +282,10 @@ class Specs:
             *(self.image, pod.image_pull_policy, pod.labels, pod.annotations, pod.env),
             *(pod.affinity, pod.resources, pod.monitor_image, volumes_of(self._spec), self._found.template),
             *(["tls"] if self._encrypted else []),
-            *(["host network"] if pod.host_network else []),  # a further part would be a change for everybody
+            *(["host network"] if pod.host_network else []),
+            *(
+                [{"pod template": added}] if (added := declared_of(self._spec.pod_template)) else []
+            ),  # a further part would be a change for everybody
         )
         account = ["exporter account"] if pod.monitor_image and self._found.access.held.presents else []
         return inputs_of(
@@ -356,7 +357,7 @@ class Specs:
             image, policy = self._prefixed(pod.monitor_image), pod.image_pull_policy or "IfNotPresent"
             account = self._found.access.held.presents
             containers.append(exporter(image, pull_policy=policy, tls=self._encrypted, account=account))
-        return core.PodTemplateSpec(
+        made = core.PodTemplateSpec(
             metadata=meta.ObjectMeta(
                 labels={**(pod.labels or {}), **self._selector, **selector_of(self._name)},
                 annotations={**(pod.annotations or {}), MARK: "required"}
@@ -373,6 +374,7 @@ class Specs:
                 volumes=self._volumes(),
             ),
         )
+        return overlaid(made, self._spec.pod_template, ours(self._spec))
 
     def _redis(self) -> core.Container:
         pod = self._pod

@@ -19,6 +19,7 @@ from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.redis.tls import TlsSpec
 from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
 from mooring.operators.workload.network import NetworkAccess
+from mooring.operators.workload.overlay import PodTemplate
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd, rules
 
 __all__ = [
@@ -167,6 +168,9 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     restore_from: Annotated[
         RestoreFrom | None,
         F("The backup that a new cluster begins with, of either kind of cluster. Of no effect once it did."),
+    ] = None
+    pod_template: Annotated[
+        PodTemplate | None, F("What is added to the pods; see docs/redis-cluster.md.")
     ] = None
     volume_claim_templates: Annotated[
         list[core.PersistentVolumeClaim] | None, F("Claims of each pod; the first holds the data.")

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from mooring.actor import differs
 from mooring.kube.objects import apps, meta
 from mooring.operators.redis.cluster.names import REDIS_PORT
+from mooring.operators.redis.cluster.overlay import OURS, ours
 from mooring.operators.redis.cluster.slots import Slots, after, take
-from mooring.operators.redis.cluster.specs import OURS, Specs
+from mooring.operators.redis.cluster.specs import Specs
 from mooring.operators.redis.cluster.types import (
     AUTO,
     NAMED,
@@ -33,6 +34,7 @@ from mooring.operators.redis.passwords import unusable
 from mooring.operators.redis.tls import OLDEST
 from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
+from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
 
@@ -68,6 +70,7 @@ def validate(cluster: RedisCluster) -> list[Problem]:
         *filled_in,
         *_strategy(spec),
         *_rate(cluster),
+        *faults(spec.pod_template, ours(spec)),
     ]
 
 

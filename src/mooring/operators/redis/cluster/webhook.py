@@ -1,4 +1,4 @@
-"""Admission warnings for RedisCluster; no RedisCluster is rejected.
+"""Admission warnings for RedisCluster; rejected is a faulty ``spec.podTemplate`` alone.
 
 The group was taken over: what its operator accepted is accepted, and a condition says what is not carried out. A field
 that does not exist, such as one at the wrong depth, is kept by the server and seen only here.
@@ -6,7 +6,7 @@ that does not exist, such as one at the wrong depth, is kept by the server and s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mooring.cache import Clock
@@ -19,7 +19,8 @@ from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec
 from mooring.operators.redis.cluster.validate import validate, warnings
 from mooring.operators.redis.keys import doubtful
 from mooring.operators.workload.admission import at_most, part, unknown_warnings
-from mooring.runtime.webhooks import Allow, Review, Verdict, Webhook
+from mooring.operators.workload.problem import Problem
+from mooring.runtime.webhooks import Allow, Refuse, Review, Verdict, Webhook
 
 __all__ = ["RedisClusterReview", "webhooks"]
 
@@ -41,7 +42,15 @@ class RedisClusterReview:
         except DecodeError:
             return Allow(*said)  # the server's own words say more
         template = await self._template(cluster, namespace=asked.key.namespace)
-        return Allow(*said, *map(str, validate(cluster)), *warnings(cluster), *_doubtful(cluster, template))
+        present = validate(cluster)
+        said += [*map(str, present), *warnings(cluster), *_doubtful(cluster, template)]
+        made = _new_faults(present, asked.old)
+        if not made:
+            return Allow(*said)
+        causes = tuple((one.field, one.message) for one in made)
+        return Refuse(
+            "; ".join(map(str, made)), causes, tuple(one for one in said if one not in map(str, made))
+        )
 
     async def _template(self, cluster: RedisCluster, *, namespace: str) -> str:
         """The redis.conf; "" where there is none or it cannot be read, which the status says."""
@@ -53,6 +62,18 @@ class RedisClusterReview:
         except KubeError:
             return ""
         return (found.data or {}).get("redis.conf", "")
+
+
+def _new_faults(present: Sequence[Problem], old: Mapping[str, Any] | None) -> list[Problem]:
+    """Faults of the overlay that the change makes: HarmonyCloud's operator knew no such field."""
+    ours = [one for one in present if one.field.startswith("spec.podTemplate")]
+    if not ours or old is None:
+        return ours
+    try:
+        known = validate(decode(dict(old), RedisCluster))
+    except DecodeError:
+        known = []
+    return [one for one in ours if one not in known]
 
 
 def _doubtful(cluster: RedisCluster, template: str) -> list[str]:

@@ -61,6 +61,7 @@ from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import SetState
 from mooring.operators.workload.statefulset import image_in, state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
+from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
 __all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "read_snapshot", "references", "secret_names"]
@@ -76,6 +77,7 @@ _REMEDIES = {
     "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
     "(storageClassName, size) and recreate the cluster without these claims: a claim stays as it was created",
     "redis-exporter": "correct spec.exporter.image",
+    SIDECAR: "correct its image in spec{part}.podTemplate",
 }
 _READS_FIRST = ("slave-priority", "min-slaves-to-write")
 

@@ -32,6 +32,7 @@ from mooring.operators.redis.pods import (
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
+from mooring.operators.redis.sentinel.overlay import GRACE_SECONDS, ours, overlay_of
 from mooring.operators.redis.sentinel.settings import base_conf, first_live, render_live, restart_keys
 from mooring.operators.redis.sentinel.topology import GATE, REDIS_PORT, SENTINEL_PORT
 from mooring.operators.redis.sentinel.types import (
@@ -60,12 +61,13 @@ from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.network import allow, of_labels, of_namespace
 from mooring.operators.workload.network import policy as policy_of
+from mooring.operators.workload.overlay import declared as declared_of
+from mooring.operators.workload.overlay import merged, overlaid, read_security
 from mooring.operators.workload.services import ServiceSpec
 from mooring.operators.workload.statefulset import is_current, on_delete
 
 __all__ = ["Found", "Specs", "gate_arguments"]
 
-_GRACE_SECONDS = 40
 BACKUP = "redis-sentinel-backup"
 """The actor whose Jobs read servers."""
 
@@ -341,6 +343,8 @@ class Specs:
         if redis:
             decided += [self._exporter, self._found.shutdown]
         plain = [msgspec.to_builtins(one) for one in decided]
+        if added := declared_of(overlay_of(self._spec, component)):
+            plain.append({"pod template": added})
         if self._encrypted:
             plain.append("tls" if self._found.ports == "tls" else "tls and plain")
         keys = restart_keys(self._spec, self._found.read_at_start)
@@ -501,14 +505,14 @@ class Specs:
         return self._pod(
             "redis",
             core.PodSpec(
-                termination_grace_period_seconds=_GRACE_SECONDS, containers=containers, volumes=volumes
+                termination_grace_period_seconds=GRACE_SECONDS, containers=containers, volumes=volumes
             ),
         )
 
     def _pod(self, component: Component, pod: core.PodSpec) -> core.PodTemplateSpec:
         """The template of a component's pods, with what the user declares of them."""
         of = self._spec if component == "redis" else self._sentinel
-        return core.PodTemplateSpec(
+        made = core.PodTemplateSpec(
             metadata=meta.ObjectMeta(
                 labels=self._labels(component),
                 annotations={**(of.annotations or {}), MARK: MARKS[self._found.ports]}
@@ -525,6 +529,12 @@ class Specs:
                 automount_service_account_token=False,
             ),
         )
+        return overlaid(made, overlay_of(self._spec, component), ours(self._spec, component))
+
+    def _security(self, component: Component) -> core.PodSecurityContext | None:
+        """Of the pods, with what the overlay says."""
+        of = self._spec if component == "redis" else self._sentinel
+        return merged(of.security_context, read_security(overlay_of(self._spec, component)))
 
     def _redis_container(self) -> core.Container:
         spec = self._spec
@@ -550,7 +560,7 @@ class Specs:
             command=spec.command or made.command,
             args=list(gate_arguments()),
             volume_mounts=[conf, live, *others, *self._tls_mounts, data],
-            security_context=_unprivileged(spec.security_context),
+            security_context=_unprivileged(self._security("redis")),
         )
 
     @property
@@ -571,7 +581,7 @@ class Specs:
             resources=core.ResourceRequirements(
                 requests={"cpu": "50m", "memory": "50Mi"}, limits={"cpu": "100m", "memory": "200Mi"}
             ),
-            security_context=_unprivileged(self._spec.security_context),
+            security_context=_unprivileged(self._security("redis")),
             tls=self._encrypted,
             account=self._found.access.held.presents,
         )
@@ -596,7 +606,7 @@ class Specs:
             liveness_probe=probe("live.sh", period=10, failures=6),
             readiness_probe=probe("ready.sh", period=5, failures=2),
             volume_mounts=[*MOUNTS, *self._tls_mounts],
-            security_context=_unprivileged(sentinel.security_context),
+            security_context=_unprivileged(self._security("sentinel")),
         )
         copy = core.Container(
             name="sentinel-config-copy",
@@ -608,7 +618,7 @@ class Specs:
                 requests={"cpu": "10m", "memory": "32Mi"}, limits={"cpu": "10m", "memory": "32Mi"}
             ),
             volume_mounts=list(MOUNTS),
-            security_context=_unprivileged(sentinel.security_context),
+            security_context=_unprivileged(self._security("sentinel")),
         )
         volumes = [
             config_volume("conf", self.sentinel_config().metadata.name or ""),

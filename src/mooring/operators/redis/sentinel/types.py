@@ -21,6 +21,7 @@ from mooring.operators.redis.tls import Ports, TlsProgress, TlsSpec
 from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.network import NetworkAccess
+from mooring.operators.workload.overlay import PodTemplate
 from mooring.operators.workload.rollout import TIME, Roll
 from mooring.operators.workload.services import ServiceSpec
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
@@ -133,6 +134,9 @@ class SentinelSettings(Part, frozen=True, kw_only=True):
     tolerations: Annotated[list[core.Toleration] | None, F("Of the pods.")] = None
     node_selector: Annotated[dict[str, str] | None, F("Of the pods.")] = None
     annotations: Annotated[dict[str, str] | None, F("Of the pods.")] = None
+    pod_template: Annotated[
+        PodTemplate | None, F("What is added to the pods of the sentinels; see docs/redis-sentinel.md.")
+    ] = None
 
 
 class SentinelTls(TlsSpec, frozen=True, kw_only=True):
@@ -229,6 +233,9 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     annotations: Annotated[dict[str, str] | None, F("Of the redis pods.")] = None
     disable_persistence: Annotated[bool | None, F("No append-only file and no snapshots.")] = None
     sentinel: Annotated[SentinelSettings | None, F("The sentinels.")] = None
+    pod_template: Annotated[
+        PodTemplate | None, F("What is added to the pods of the servers; see docs/redis-sentinel.md.")
+    ] = None
     restore_from: Annotated[
         RestoreFrom | None,
         F("The backup that a new cluster begins with. Of no effect once it did."),

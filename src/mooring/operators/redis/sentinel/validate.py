@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from mooring.operators.redis.parameters import canonical, classify
+from mooring.operators.redis.sentinel.overlay import ours
 from mooring.operators.redis.sentinel.types import (
     DEFAULT_IMAGE,
     DOT_MESSAGE,
@@ -22,6 +23,7 @@ from mooring.operators.redis.sentinel.types import (
 from mooring.operators.redis.tls import OLDEST
 from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
+from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
 from mooring.operators.workload.services import SERVICE_TYPES
@@ -74,6 +76,8 @@ def validate(cluster: RedisCluster) -> list[Problem]:
         *(Problem(*fault) for fault in resource_faults("spec.sentinel.resources", sentinel.resources)),
         *_storage(spec.storage or RedisStorage()),
         *_sentinel_config(sentinel),
+        *faults(spec.pod_template, ours(spec, "redis")),
+        *faults(sentinel.pod_template, ours(spec, "sentinel")),
     ]
 
 
