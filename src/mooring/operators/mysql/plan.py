@@ -99,6 +99,5 @@ _RULES: tuple[Rule, ...] = (
     switchover.ask,
     _change,
     access.certificates,
-    access.storage,
 )
 """In this order."""

@@ -104,6 +104,7 @@ def _seen(
         version=version or None,
         at_risk=at_risk(snapshot),
         instances=instances,
+        volumes=inputs.growth.shown(),
     )
 
 
@@ -225,10 +226,10 @@ def _instead(inputs: Inputs, snapshot: Snapshot, unknown: Sequence[str]) -> Wait
     ]
     if snapshot.topology.accounts is not None and snapshot.topology.accounts.error:
         unmet.append(f"accounts cannot be read: {snapshot.topology.accounts.error}")
-    unmet += unknown
+    unmet += [*inputs.growth.unmet(), *unknown]
     if unmet:
         return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
-    return InSync(again=LOOK_AGAIN)
+    return inputs.growth.wait(after=LOOK_AGAIN) or InSync(again=LOOK_AGAIN)
 
 
 # --- after a step ----------------------------------------------------------------------------------------

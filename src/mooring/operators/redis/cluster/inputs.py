@@ -51,6 +51,7 @@ from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
 from mooring.operators.workload.statefulset import image_in, pending
 from mooring.operators.workload.surroundings import Reference, Surroundings
+from mooring.operators.workload.volumes import Growth
 from mooring.runtime import secrets
 
 __all__ = [
@@ -72,7 +73,7 @@ REMEDIES = {
     "ErrImageNeverPull": f"{IMAGE}, or spec.pod[0].imagePullPolicy",
     "CrashLoopBackOff": "its log says why; check spec.pod[0].configmap, env and resources",
     "Unschedulable": "check spec.pod[0].resources and affinity against the nodes there are",
-    "UnboundClaim": "provide a volume or the storage class that the claim names; a claim stays as it was made",
+    "UnboundClaim": "provide a volume or the storage class that the claim names; one that is not bound stays as it was made",
     "redis-exporter": "correct spec.pod[0].monitorImage",
 }
 """Which field to look at, by what keeps a pod from running."""
@@ -152,6 +153,18 @@ class Inputs:
     """Those of the cluster, whether its pods mount them or not: they may hold data."""
     restore: Look | None = None
     """The restore that the cluster begins with, until it succeeded."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Why claims cannot have the declared size, by name."""
+
+    @property
+    def growth(self) -> Growth:
+        """The sizes of the claims."""
+        return self.specs.growth(self.claims_by_name, self.refused)
+
+    @property
+    def claims_by_name(self) -> dict[str, core.PersistentVolumeClaim]:
+        """The claims there are."""
+        return {one.metadata.name or "": one for one in self.claims}
 
     @property
     def spec(self) -> RedisClusterSpec:

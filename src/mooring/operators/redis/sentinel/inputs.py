@@ -61,6 +61,7 @@ from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import SetState
 from mooring.operators.workload.statefulset import image_in, state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
+from mooring.operators.workload.volumes import Growth
 from mooring.runtime import secrets
 
 __all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "read_snapshot", "references", "secret_names"]
@@ -74,7 +75,7 @@ _REMEDIES = {
     "CrashLoopBackOff": "its log says why; check spec{part}.image, spec{part}.command and spec{part}.resources",
     "Unschedulable": "check spec{part}.resources, affinity and nodeSelector against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
-    "(storageClassName, size) and recreate the cluster without these claims: a claim stays as it was created",
+    "(storageClassName, size) and recreate the cluster without these claims: one that is not bound stays as it was created",
     "redis-exporter": "correct spec.exporter.image",
 }
 _READS_FIRST = ("slave-priority", "min-slaves-to-write")
@@ -93,6 +94,13 @@ class Inputs:
     """The declared password; ``None`` while it cannot be used."""
     blocked: Wait | Terminal | None = None
     """What keeps the declaration from being met; the cluster runs on as it is."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Why claims cannot have the declared size, by name."""
+
+    @property
+    def growth(self) -> Growth:
+        """The sizes of the claims."""
+        return self.specs.growth(self.around.claims, self.refused)
 
     @property
     def tls(self) -> ssl.SSLContext | None:
