@@ -9,11 +9,13 @@ import pytest
 
 from mooring.kube.object import Key, decode
 from mooring.kube.objects import apps, core
+from mooring.operators.workload.pods import Pod
 from mooring.operators.workload.volumes import (
     ASK_AGAIN,
     Growth,
     Refusals,
     Volume,
+    awaiting_volumes,
     claimed_volumes,
     claims_to_make,
     sized_as,
@@ -66,7 +68,7 @@ def condition(kind: str, message: str = "") -> dict[str, Any]:
             "Growing",
         ),  # an expansion that failed is given up for a smaller one
         (volume("2Gi", "5Gi", "2Gi"), False, "TooLarge"),  # the API server wants more than there is
-        (volume("2Gi", "2Gi", "1Gi", **condition("FileSystemResizePending")), False, "RestartNeeded"),
+        (volume("2Gi", "2Gi", "1Gi", **condition("FileSystemResizePending")), False, "ResizePending"),
         (volume("2Gi", "2Gi", "1Gi", **condition("ControllerResizeError", "no space")), False, "Failed"),
         (
             volume("2Gi", "2Gi", "1Gi", allocatedResourceStatuses={"storage": "NodeResizeInfeasible"}),
@@ -93,18 +95,13 @@ def test_what_needs_a_person_names_field_and_remedy() -> None:
         (volume("2Gi", "1Gi", "1Gi"), quota, (quota, "raise requests.storage in the ResourceQuota")),
         (volume("2Gi", "1Gi", "1Gi"), fixed, (fixed, "allowVolumeExpansion: true")),
         (
-            volume("2Gi", "2Gi", "1Gi", **condition("FileSystemResizePending")),
-            "",
-            ("kubectl rollout restart statefulset shop",),
-        ),
-        (
             volume("2Gi", "2Gi", "1Gi", **condition("NodeResizeError", "no space left")),
             "",
             ("no space left", "above 1Gi"),
         ),
     ):
         refusals = {one.claim: refused} if refused else {}
-        growth = Growth(where=WHERE, volumes=(one,), owner="shop", refused=refusals)
+        growth = Growth(where=WHERE, volumes=(one,), refused=refusals)
         (said,) = growth.unmet()
         assert said.startswith(f"{WHERE}: the claim data-shop-0 ")
         for text in texts:
@@ -165,3 +162,24 @@ def test_the_size_alone_does_not_make_a_claim_another_one() -> None:
     assert declared is not None
     assert given is not None
     assert sized_as(declared, given) == given
+
+
+def test_pods_know_what_their_volumes_wait_for() -> None:
+    pending = {
+        "type": "FileSystemResizePending",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    one = volume("2Gi", "2Gi", "1Gi", conditions=[pending])
+    first, second = awaiting_volumes([pod(0), pod(1)], [one])
+    assert (first.resize_since, second.resize_since) == (NOW, None)
+    growth = Growth(where=WHERE, volumes=(one,))
+    wait = growth.wait(after=1.0)
+    assert wait is not None
+    assert (wait.reason, wait.stalled) == ("FileSystemResizePending", False)
+    done = volume("2Gi", "2Gi", "2Gi", conditions=[pending])
+    assert [each.resize_since for each in awaiting_volumes([pod(0)], [done])] == [None]
+
+
+def pod(at: int) -> Pod:
+    return Pod(name=f"shop-{at}", ordinal=at, uid=f"uid-{at}")

@@ -39,7 +39,7 @@ from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.statefulset import state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
-from mooring.operators.workload.volumes import Growth, volume_of
+from mooring.operators.workload.volumes import Growth, awaiting_volumes, volume_of
 from mooring.runtime import secrets
 
 __all__ = ["DEPENDENCIES", "REMEDIES", "Inputs", "read_inputs", "references", "secret_names"]
@@ -106,7 +106,7 @@ class Inputs:
     def pods(self) -> list[Pod]:
         """The set's pods, by ordinal."""
         owner = self.found.set
-        return pods_of(
+        pods = pods_of(
             self.around.pods,
             component=COMPONENT,
             owner_uid=(owner.metadata.uid if owner is not None else None) or "",
@@ -115,6 +115,7 @@ class Inputs:
             remedies=REMEDIES,
             roles=True,
         )
+        return awaiting_volumes(pods, self.growth.volumes)
 
     @cached_property
     def orders(self) -> dict[str, str]:

@@ -352,7 +352,6 @@ class Specs:
         return Growth(
             where="spec.storage.size",
             volumes=claimed_volumes(wanted, [self.names.pod(at) for at in range(number)], claims),
-            owner=self.names.set,
             refused=refused or {},
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Final
@@ -23,6 +24,8 @@ from mooring.kube.part import Part
 from mooring.kube.patches import MergePatch
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.workload.claims import claim_name, make_claim
+from mooring.operators.workload.pods import Pod
+from mooring.operators.workload.rollout import RESTART_AFTER
 from mooring.runtime.crd import F
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "Refusals",
     "Volume",
     "VolumeStatus",
+    "awaiting_volumes",
     "claimed_volumes",
     "claims_to_make",
     "grow",
@@ -41,6 +45,7 @@ __all__ = [
 ASK_AGAIN: Final = timedelta(minutes=5)
 """After which a size that the API server refused is asked for again."""
 _STORAGE: Final = "storage"
+_PENDING: Final = "FileSystemResizePending"
 _FAILED: Final = {"ControllerResizeError", "NodeResizeError"}
 _INFEASIBLE: Final = {"ControllerResizeInfeasible", "NodeResizeInfeasible"}
 
@@ -51,7 +56,7 @@ class VolumeStatus(Part, frozen=True, kw_only=True):
     claim: Annotated[str, F("Its name.")] = ""
     capacity: Annotated[str, F("What it has.")] = ""
     wanted: Annotated[str, F("What is declared.")] = ""
-    state: Annotated[str, F("Growing, RestartNeeded, Failed, Refused, TooLarge or Unbound.")] = ""
+    state: Annotated[str, F("Growing, ResizePending, Failed, Refused, TooLarge or Unbound.")] = ""
     message: Annotated[str, F("What is in the way, and what to do.")] = ""
 
 
@@ -70,6 +75,8 @@ class Volume:
     """Its resourceVersion."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """Messages of the conditions that are true, by type."""
+    resize_since: datetime | None = None
+    """Since when its file system waits to be enlarged."""
     resizing: str = ""
     """How far the expansion is, as ``status.allocatedResourceStatuses`` says."""
 
@@ -97,7 +104,7 @@ class Volume:
             return ""
         if self.resizing in _INFEASIBLE or self.conditions.keys() & _FAILED:
             return "Failed"
-        return "RestartNeeded" if "FileSystemResizePending" in self.conditions else "Growing"
+        return "ResizePending" if _PENDING in self.conditions else "Growing"
 
 
 def claimed_volumes(
@@ -131,6 +138,14 @@ def volume_of(claim: core.PersistentVolumeClaim, wanted: str, *, pod: str = "") 
         conditions={
             one.type or "": one.message or "" for one in status.conditions or () if one.status == "True"
         },
+        resize_since=next(
+            (
+                datetime.fromisoformat(one.last_transition_time)
+                for one in status.conditions or ()
+                if one.type == _PENDING and one.status == "True" and one.last_transition_time
+            ),
+            None,
+        ),
         resizing=(status.allocated_resource_statuses or {}).get(_STORAGE, ""),
     )
 
@@ -145,6 +160,15 @@ def _size(text: str) -> Decimal | None:
         return parse_quantity(text) if text else None
     except ValueError:
         return None
+
+
+def awaiting_volumes(pods: Iterable[Pod], volumes: Iterable[Volume]) -> list[Pod]:
+    """The pods with what their volumes wait for."""
+    since: dict[str, datetime] = {}
+    for one in volumes:
+        if one.resize_since is not None and one.state == "ResizePending":
+            since[one.pod] = min(one.resize_since, since.get(one.pod, one.resize_since))
+    return [changed(pod, resize_since=since.get(pod.name)) for pod in pods]
 
 
 def sized_as(
@@ -165,8 +189,6 @@ class Growth:
     where: str
     """The field that declares the size."""
     volumes: tuple[Volume, ...] = ()
-    owner: str = ""
-    """The StatefulSet of the pods."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """What the API server said, by claim."""
 
@@ -192,6 +214,8 @@ class Growth:
 
     def wait(self, *, after: float) -> Wait | None:
         """The wait for claims that are on their way."""
+        if pending := [one for one in self.volumes if one.state == "ResizePending"]:
+            return Wait("FileSystemResizePending", "; ".join(map(self._message, pending)), after=after)
         growing = [one for one in self.volumes if one.state == "Growing" and one.claim not in self.refused]
         if not growing:
             return None
@@ -208,11 +232,10 @@ class Growth:
             text = f"{name} has more than {one.wanted}; a volume never shrinks: put it back"
             failed = parse_quantity(has) < parse_quantity(one.requested)
             return f"{text}, or declare more than {has} to give the larger size up" if failed else text
-        if one.state == "RestartNeeded":
+        if one.state == "ResizePending":
             return (
-                f"{name} is enlarged, its file system is not yet; most drivers do that within a minute. If it stays so, "
-                f"the driver needs the pods to restart: kubectl rollout restart statefulset {self.owner} recreates them "
-                "one at a time, replicas first"
+                f"{name} is enlarged, its file system is not yet; most drivers do that within a minute. After "
+                f"{RESTART_AFTER / 60:.0f} minutes the pods are recreated one at a time, unless you delete pods yourself (OnDelete)"
             )
         if one.state == "Failed":
             said = "; ".join(text for text in one.conditions.values() if text) or one.resizing
@@ -223,7 +246,7 @@ class Growth:
         return ""
 
 
-_PEOPLE: Final = {"TooLarge", "RestartNeeded", "Failed"}
+_PEOPLE: Final = {"TooLarge", "Failed"}
 
 
 def _remedy(said: str) -> str:

@@ -51,7 +51,7 @@ from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
 from mooring.operators.workload.statefulset import image_in, pending
 from mooring.operators.workload.surroundings import Reference, Surroundings
-from mooring.operators.workload.volumes import Growth
+from mooring.operators.workload.volumes import Growth, awaiting_volumes
 from mooring.runtime import secrets
 
 __all__ = [
@@ -341,6 +341,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
         remedies=REMEDIES,
         roles=True,
     )
+    pods = awaiting_volumes(pods, inputs.growth.volumes)
     kept, status, restore = inputs.found.kept, inputs.status, inputs.restore
     password = _password_state(inputs, blocked=inputs.blocked, grace=grace)
     asks = inputs.formed and not inputs.paused and (password.changing or password.differs)

@@ -361,7 +361,6 @@ class Specs:
         return Growth(
             where="spec.volumeClaimTemplates",
             volumes=claimed_volumes(wanted, [self.names.pod(at) for at in range(number)], claims),
-            owner=self._name,
             refused=refused or {},
         )
 

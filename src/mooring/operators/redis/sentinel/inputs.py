@@ -61,7 +61,7 @@ from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import SetState
 from mooring.operators.workload.statefulset import image_in, state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
-from mooring.operators.workload.volumes import Growth
+from mooring.operators.workload.volumes import Growth, awaiting_volumes
 from mooring.runtime import secrets
 
 __all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "read_snapshot", "references", "secret_names"]
@@ -388,7 +388,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
     born = _time(inputs.cluster.metadata.creation_timestamp)
 
     def of(component: Component, owner: apps.StatefulSet | None) -> list[Pod]:
-        return pods_of(
+        pods = pods_of(
             inputs.around.pods,
             component=component,
             owner_uid=(owner.metadata.uid if owner is not None else None) or "",
@@ -397,6 +397,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
             remedies=_remedies(component),
             roles=component == "redis",
         )
+        return awaiting_volumes(pods, inputs.growth.volumes)
 
     silent = Recorded.of(status).unreachable_since
     keys = (

@@ -434,7 +434,6 @@ class Specs:
         return Growth(
             where=f"{_CLAIM}.spec.resources.requests.storage",
             volumes=claimed_volumes(wanted if alike else (), self._pods(self._size), claims),
-            owner=self.names.redis,
             refused=refused or {},
         )
 
