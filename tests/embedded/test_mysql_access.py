@@ -154,23 +154,6 @@ async def test_a_secret_that_somebody_deletes_comes_back_with_the_same_passwords
     await mysql.exact()
 
 
-async def test_volumes_grow(mysql: MySQLStage) -> None:
-    await mysql.patch({"storage": {"size": "2Gi"}})
-
-    async def grown() -> bool:
-        names = [f"data-{mysql.names.pod(ordinal)}" for ordinal in range(3)]
-        claims = [await mysql.bed.get(PersistentVolumeClaim, name, mysql.namespace) for name in names]
-        return all(
-            one.spec is not None
-            and one.spec.resources is not None
-            and (one.spec.resources.requests or {}).get("storage") == "2Gi"
-            for one in claims
-        )
-
-    await mysql.bed.until(grown, "the claims ask for 2Gi", within=20)
-    await mysql.exact()
-
-
 async def verified(mysql: MySQLStage) -> None:
     """After a switch every replica checks that its source is the cluster's, and the one it names."""
     old = await mysql.primary()

@@ -11,10 +11,16 @@ from mooring.testing.mysql_stage import MySQLStage
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 
-async def test_from_three_to_five_and_back_under_load(mysql: MySQLStage, stood: Standstill) -> None:
+async def test_from_three_to_five_with_larger_volumes_and_back_under_load(
+    mysql: MySQLStage, stood: Standstill
+) -> None:
     async with mysql.writing() as ledger:
-        await mysql.patch({"size": 5})
+        pods = {one.metadata.uid for one in await mysql.pods()}
+        await mysql.patch({"size": 5, "storage": {"size": "2Gi"}})
         await mysql.whole(within=60)
+        await mysql.capacity("2Gi")
+        assert len(await mysql.capacities()) == 5
+        assert {one.metadata.uid for one in await mysql.pods()} > pods  # none restarted
         # MariaDB waits for one acknowledgement whatever is asked for, so that of four replicas two may give it.
         assert len((await mysql.status()).ack_set or ()) == (2 if mysql.flavor == "mariadb" else 4)
         await mysql.switch("demo-4")  # what leads is about to go

@@ -29,13 +29,22 @@ async def until_plan(stage: Stage) -> None:
     await stage.bed.until(going, "slots are being moved", within=60)
 
 
-async def test_a_fourth_master_gets_an_even_part_under_a_writer(make: Make) -> None:
+async def test_a_fourth_master_gets_an_even_part_under_a_writer_and_all_volumes_grow(make: Make) -> None:
     stage = await make(updateStrategy={"type": "AutoReceive", "pipeline": "100"})
     await stage.fill(KEYS)
+    pods = {pod.metadata.uid for pod in await stage.pods()}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
 
     async with stage.writing() as report:
-        await stage.patch({"replicas": 8})
+        await stage.patch(
+            {"replicas": 8, "volumeClaimTemplates": [{"metadata": {"name": "redis-data"}, "spec": claim}]}
+        )
         await stage.exact(8, within=90)
+
+    capacities = [(one.status.capacity if one.status else None) or {} for one in await stage.claims()]
+    assert capacities == [{"storage": "2Gi"}] * 8
+    assert {pod.metadata.uid for pod in await stage.pods()} > pods  # none restarted
+    assert (await stage.status()).volumes is None
 
     assert await sizes(stage) == [4096] * 4
     assert await stage.kept(KEYS) == KEYS

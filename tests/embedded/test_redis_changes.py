@@ -15,8 +15,11 @@ import pytest
 from tests.embedded.conftest import MakeCluster
 from tests.standstill import Standstill
 
+from mooring.kube import MergePatch
 from mooring.kube.objects.core import Secret
+from mooring.kube.objects.events import Event
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.kube.objects.storage import StorageClass
 from mooring.operators.host import Operate, operate
 from mooring.operators.redis.dial import Dial, DialError
 from mooring.operators.redis.sentinel.types import RedisCluster
@@ -207,6 +210,72 @@ async def test_claims_go_with_the_cluster_where_that_was_written(cluster: MakeCl
         return not await stage.claims()
 
     await stage.bed.until(gone, "the claims are gone")
+
+
+def sized(size: str, storage_class: str | None = None) -> dict[str, Any]:
+    claim = {**CLAIM, "resources": {"requests": {"storage": size}}}
+    if storage_class:
+        claim["storageClassName"] = storage_class
+    return {"persistentVolumeClaim": {"metadata": {"name": "redis-data"}, "spec": claim}}
+
+
+async def test_volumes_grow_under_a_writer_and_no_pod_restarts(cluster: MakeCluster) -> None:
+    stage = await cluster(storage=sized("1Gi"))
+    before = await incarnations(stage)
+    claims = await stage.claims()
+    assert await stage.capacities() == dict.fromkeys(claims, "1Gi")
+    async with stage.writing() as ledger:
+        await stage.patch({"storage": sized("2Gi")})
+        await stage.capacity("2Gi")
+        await stage.patch({"size": 4})
+        await stage.exact(60)
+        await stage.writes(ledger, 100)
+
+    report = await ledger.check()
+    assert report.lost_acknowledged == 0, report.text()
+    assert {name: each for name, each in (await incarnations(stage)).items() if name in before} == before
+    assert (await stage.claims()).items() > claims.items()
+    later = f"redis-data-{stage.names.pod('redis', 3)}"
+    assert await stage.capacities() == {**dict.fromkeys(claims, "2Gi"), later: "2Gi"}
+    events = (await stage.bed.client.list(Event, namespace=stage.namespace)).items
+    told = "; ".join(one.note or "" for one in events if one.reason == "VolumesGrowing")
+    assert all(f"{name} from 1Gi to 2Gi" in told for name in claims), told
+    assert later not in told  # it was made with that size
+    assert (await stage.status()).volumes is None
+
+
+async def test_a_class_without_expansion_is_named_and_another_size_is_tried_at_once(
+    cluster: MakeCluster, shared_bed: Bed
+) -> None:
+    fixed = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "fixed"},
+        "provisioner": "mooring.dev/local",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    await shared_bed.apply(fixed)
+    stage = await cluster(storage=sized("1Gi", "fixed"))
+    await stage.patch({"storage": sized("2Gi", "fixed")})
+
+    async def said() -> bool:
+        status, _, message = await stage.condition("Stalled")
+        return status == "True" and "must support resize" in message and "allowVolumeExpansion" in message
+
+    await stage.bed.until(said, "the class is named")
+    assert {one.state for one in (await stage.status()).volumes or ()} == {"Refused"}
+    touch = MergePatch({"metadata": {"annotations": {"touched": "yes"}}})
+    touched = await stage.bed.client.patch(RedisCluster, stage.name, touch, namespace=stage.namespace)
+    await asyncio.sleep(1.0)  # nothing is written, however often it is looked at
+    assert (await stage.get()).metadata.resource_version == touched.metadata.resource_version
+
+    body = MergePatch({"allowVolumeExpansion": True})
+    await stage.bed.client.patch(StorageClass, "fixed", body)
+    await stage.patch({"storage": sized("3Gi", "fixed")})
+    await stage.capacity("3Gi")
+    await stage.exact()
+    assert (await stage.status()).volumes is None
+    await stage.bed.client.delete(StorageClass, "fixed")
 
 
 # --- passwords ---------------------------------------------------------------------------------------------

@@ -157,11 +157,6 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, delete]
-{{- if or (has "mysql" $names) (has "redis-sentinel" $names) }}
-- apiGroups: [""]
-  resources: [persistentvolumeclaims]
-  verbs: [create]
-{{- end }}
 # How far a backup is, from the log of its pod.
 - apiGroups: [""]
   resources: [pods/log]
@@ -286,7 +281,7 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 {{- end }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [list, watch, patch]
+  verbs: [list, watch, create, patch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [list, watch, create, patch]

@@ -63,6 +63,25 @@ class Stage(ABC, Generic[K]):
         )
         return {one.metadata.name or "": one.metadata.uid or "" for one in found.items}
 
+    async def capacities(self) -> dict[str, str]:
+        """What the volumes of its claims have, by name of the claim."""
+        found = await self.bed.client.list(
+            PersistentVolumeClaim, namespace=self.namespace, label_selector=self.selector
+        )
+        given = {
+            one.metadata.name or "": (one.status.capacity if one.status else None) or {}
+            for one in found.items
+        }
+        return {name: str(capacity.get("storage", "")) for name, capacity in given.items()}
+
+    async def capacity(self, size: str, *, within: float = 30.0) -> float:
+        """Wait until each of its volumes has that size; returns the seconds."""
+
+        async def grown() -> bool:
+            return set((await self.capacities()).values()) == {size}
+
+        return await self.bed.until(grown, f"the volumes of {self.name} have {size}", within=within)
+
     async def _pods(self, selector: str) -> list[Pod]:
         found = await self.bed.pods(self.namespace, selector)
         return sorted(found, key=lambda pod: pod.metadata.name or "")

@@ -25,7 +25,6 @@ from mooring.operators.mysql.credentials import OWN
 from mooring.operators.mysql.moves import (
     Amend,
     Follow,
-    GrowClaims,
     InSync,
     PublishPasswords,
     Record,
@@ -377,11 +376,3 @@ def test_every_way_into_an_account_is_read() -> None:
     assert ways(one) == [("mysql_native_password", "*1")]
     several = {**one, "auth_or": [{"plugin": "unix_socket"}, {}]}
     assert ways(several) == [("unix_socket", ""), ("mysql_native_password", "*1")]
-
-
-def test_claims_grow_once_nothing_else_is_to_be_done() -> None:
-    scene = healthy()
-    observed = replace(scene.observed, small_claims=("data-demo-0",), storage="2Gi")
-    move = replace(scene, observed=observed).decide()
-    assert isinstance(move, GrowClaims)
-    assert (move.claims, move.size) == (("data-demo-0",), "2Gi")

@@ -421,6 +421,7 @@ def test_a_certificate_of_the_users_that_is_missing_stops_nothing_that_runs() ->
 def claim_of(pod: str, size: str, storage_class: str = "plain") -> core.PersistentVolumeClaim:
     return core.PersistentVolumeClaim(
         metadata=meta.ObjectMeta(name=f"data-{pod}", namespace="shop", creation_timestamp=BORN),
+        status=core.PersistentVolumeClaimStatus(phase="Bound", capacity={"storage": size}),
         spec=core.PersistentVolumeClaimSpec(
             storage_class_name=storage_class,
             resources=core.VolumeResourceRequirements(requests={"storage": size}),
@@ -431,9 +432,11 @@ def claim_of(pod: str, size: str, storage_class: str = "plain") -> core.Persiste
 def test_claims_that_are_smaller_than_declared_are_to_grow() -> None:
     objects = made(inputs(cluster()).specs)
     grown = cluster({"storage": {"size": "2Gi"}})
-    observed = inputs(grown, *objects, claim_of("demo-0", "1Gi"), claim_of("demo-1", "2048Mi")).observed
-    assert (observed.small_claims, observed.storage) == (("data-demo-0",), "2Gi")
-    assert observed.set.current
+    found_ = inputs(grown, *objects, claim_of("demo-0", "1Gi"), claim_of("demo-1", "2048Mi"))
+    assert [one.claim for one in found_.growth.volumes if one.small] == ["data-demo-0"]
+    assert found_.observed.set.current
+    new = found_.specs.claims_to_make(4, found_.around.claims)
+    assert [one.metadata.name for one in new] == ["data-demo-3"]
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,24 @@ async def test_a_change_that_the_data_forbids_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("size", "capacities", "allowed"),
+    [
+        ("3Gi", ["2Gi", "2Gi", "2Gi"], True),
+        ("2Gi", ["2Gi", "2Gi", "2Gi"], False),  # the API server wants more than there is
+        ("3Gi", ["2Gi", "2Gi"], False),  # one has what was declared
+        ("3Gi", [], False),
+    ],
+)
+async def test_an_expansion_that_failed_everywhere_may_be_given_up_for_a_smaller_one(
+    size: str, capacities: list[str], allowed: bool
+) -> None:
+    instances = [{"name": f"demo-{at}"} for at in range(3)]
+    volumes = [{"claim": f"data-demo-{at}", "capacity": one} for at, one in enumerate(capacities)]
+    old = {**raw(storage={"size": "5Gi"}), "status": {"instances": instances, "volumes": volumes}}
+    assert isinstance(await said(raw(storage={"size": size}), old), Allow) is allowed
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ({"image": "mariadb:10.11"}, {"image": "mariadb:11.4"}),

@@ -13,6 +13,7 @@ from mooring.operators.workload.moves import DeletePod, RestoreTemplate, WriteTe
 from mooring.operators.workload.pods import Pod
 from mooring.operators.workload.rollout import (
     COMES_UP_WITHIN,
+    RESTART_AFTER,
     SERVES_WITHIN,
     Failure,
     HandOver,
@@ -71,6 +72,25 @@ def test_what_ran_before_is_recorded_before_the_template_is_written() -> None:
     roll = step.rolls["db"]
     assert (roll.inputs, roll.good, roll.revision, roll.since) == ("new", "old", "r1", NOW)
     assert isinstance(replace(asked, rolls=step.rolls).begin(), WriteTemplate)
+
+
+def test_pods_restart_for_a_file_system_that_waited_too_long_one_at_a_time_and_once_each() -> None:
+    waits = {"resize_since": ago(RESTART_AFTER + 1)}
+    one = rollout(rolls={})
+    assert changed(one, "db-1", resize_since=ago(RESTART_AFTER - 1)).advance() is None
+    late = changed(changed(one, "db-1", **waits), "db-3", **waits)
+    step = late.advance(leading={"db-3"})
+    assert isinstance(step, DeletePod)
+    assert (step.pod, step.uid) == ("db-1", "uid-1")
+    assert "volume" in step.why
+    assert late.advance(wait=BUSY) == BUSY
+    renewed = changed(
+        late, "db-1", created=ago(60)
+    )  # its file system may still wait: it is not restarted again
+    found = renewed.advance(leading={"db-3"})
+    assert isinstance(found, HandOver)
+    assert found.pod == "db-3"
+    assert changed(renewed, "db-3", created=ago(1)).advance() is None
 
 
 def test_pods_go_one_by_one_from_the_highest_and_those_that_lead_last_after_handing_over() -> None:

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from mooring.actor import Context, Outcome, Related, Terminal, Wait
 from mooring.cache import NotCached
-from mooring.kube.errors import AlreadyExists
 from mooring.kube.object import Key, Object
 from mooring.kube.objects import core
 from mooring.operators.backup import outcome, restore_rules
@@ -31,7 +30,7 @@ from mooring.operators.backup.types import (
 )
 from mooring.runtime import Manager
 
-__all__ = ["Look", "Restores", "VolumeRestores", "made"]
+__all__ = ["Look", "Restores", "VolumeRestores"]
 
 C = TypeVar("C", bound=Object)
 I = TypeVar("I")  # noqa: E741 - the operator's inputs
@@ -196,11 +195,3 @@ class VolumeRestores(Restores[C], Generic[C, I]):
         self.show(ctx, restore_rules.begun(seen.status, attempt=move.attempt, job=job, now=ctx.now()))
         run = self.run(ctx, inputs, look.source, move.attempt)
         return ctx.act("Restore", self.runs.begin, ctx, run, message=move.why, record=True)
-
-
-async def made(ctx: Context[Any], claim: core.PersistentVolumeClaim) -> None:
-    """Make a claim; one that is there already stays as it is."""
-    try:
-        await ctx.client.create(claim)
-    except AlreadyExists:
-        return

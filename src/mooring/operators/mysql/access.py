@@ -25,7 +25,6 @@ from mooring.operators.mysql.credentials import ACCOUNTS, OWN
 from mooring.operators.mysql.moves import (
     Amend,
     Follow,
-    GrowClaims,
     PublishPasswords,
     Record,
     ReloadCertificates,
@@ -39,7 +38,7 @@ from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
 from mooring.operators.mysql.types import AccountResult, MySQLClusterStatus
 
-__all__ = ["GRACE", "accounts", "backups", "certificates", "storage", "turned"]
+__all__ = ["GRACE", "accounts", "backups", "certificates", "turned"]
 
 GRACE: Final = 60.0
 """Seconds for which the old password counts beside a new one, and after which what failed is tried again."""
@@ -254,17 +253,6 @@ def _dated(
         same = known is not None and (known.state, known.message) == (one.state, one.message)
         dated[key] = known if same and known is not None else replace(one, since=snapshot.now)
     return dated or None
-
-
-# --- storage ---------------------------------------------------------------------------------------------
-
-
-def storage(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
-    """Claims grow with the declaration; those of pods that come later begin with the size that the set was made with."""
-    small, size = snapshot.observed.small_claims, snapshot.observed.storage
-    if not small:
-        return None
-    return GrowClaims(claims=small, size=size, why=f"{', '.join(small)} are to have {size}")
 
 
 # --- certificates ----------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.ownership import SizeOwners
 from mooring.operators.workload.scope import Scoped
 from mooring.operators.workload.surroundings import Surroundings
+from mooring.operators.workload.volumes import Refusals
 from mooring.runtime import Manager
 
 __all__ = ["NAME", "CompatibleActor", "MySQLActor", "register"]
@@ -79,6 +80,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self.archivers = Archivers(manager, lambda key: self.wake(key))
         self._hindered = effects.Hindered()
         self._owners = SizeOwners(manager.client.live, "size")
+        self._refusals = Refusals()
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
@@ -106,6 +108,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self.archivers.forget(key)
         self._hindered.clear(key)
         self._owners.forget(key)
+        self._refusals.clear(key)
         self._metrics.forget(key)
 
     async def inputs(self, ctx: Context[MySQLCluster]) -> Inputs | Outcome:
@@ -119,6 +122,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         around = [*found, *pods, *self._claims.of(ctx.key), *self._nodes_of(pods)]
         inputs = read_inputs(ctx.obj, Surroundings(around), now=ctx.now())
         if isinstance(inputs, Inputs):
+            inputs = replace(inputs, refused=self._refusals.of(ctx.key, inputs.growth.volumes))
             return with_trial(inputs, self._trials.of(ctx.key), seen, now=ctx.now())
         return inputs
 
@@ -130,7 +134,9 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         """The step that brings the child objects in line, unless the cluster is paused."""
         if inputs.wanted.paused:
             return None
-        return self._restores.observe(ctx, inputs) or effects.correct_children(ctx, inputs, self._hindered)
+        return self._restores.observe(ctx, inputs) or effects.correct_children(
+            ctx, inputs, self._hindered, self._refusals
+        )
 
     async def snapshot(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Snapshot:
         """Ask every server; raises `Conflict` when the status that decisions rest on was written meanwhile.

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mooring.actor import Context, Move, Outcome, StepFailed
+from mooring.actor import Context, Move, Outcome
 from mooring.actor.children import Drift, Named
 from mooring.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from mooring.kube.object import Key, Object, controller_of
@@ -20,7 +20,6 @@ from mooring.kube.patches import MergePatch
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.moves import (
     DeletePod,
-    GrowClaims,
     LabelRoles,
     Open,
     PublishPasswords,
@@ -39,6 +38,7 @@ from mooring.operators.workload.claims import own_claims, owned
 from mooring.operators.workload.configuration import PublishConfig
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.template import mounted_config_maps
+from mooring.operators.workload.volumes import Refusals, grow, make_claims
 
 __all__ = ["Hindered", "carry_out", "correct_children", "mounted"]
 
@@ -70,7 +70,9 @@ class Hindered:
         self._known.pop(key, None)
 
 
-def correct_children(ctx: Context[MySQLCluster], inputs: Inputs, hindered: Hindered) -> Outcome | None:
+def correct_children(
+    ctx: Context[MySQLCluster], inputs: Inputs, hindered: Hindered, refusals: Refusals
+) -> Outcome | None:
     """Bring the child objects in line with the declaration; ``None`` when they are.
 
     Those of the archive come last: what is in their way keeps no cluster from a failover.
@@ -91,6 +93,8 @@ def correct_children(ctx: Context[MySQLCluster], inputs: Inputs, hindered: Hinde
     wrong = [claim for claim in claims if owned(ctx.obj, claim) is specs.keeps_claims]
     if wrong:
         return ctx.act("OwnClaims", own_claims, ctx, wrong, not specs.keeps_claims)
+    if small := refusals.due(ctx.key, inputs.growth.volumes, ctx.now()):
+        return ctx.act("GrowVolumes", grow, ctx, small, refusals)
     if archive.foreign:
         hindered.note(ctx.key, f"{archive.taken}; delete that object, or remove spec.archive", ctx.now())
     elif not archive:
@@ -179,9 +183,9 @@ async def carry_out(
         case Unask():
             await _annotate_cluster(ctx, {SWITCH_TO: None})
         case Resize():
+            new = inputs.specs.claims_to_make(move.replicas, inputs.around.claims)
+            await make_claims(ctx, new, where=inputs.growth.where)
             await _apply(ctx, inputs, inputs.ordered(Orders(replicas={COMPONENT: move.replicas})))
-        case GrowClaims():
-            await _grow(ctx, move)
         case PublishConfig():
             await _apply(ctx, inputs, inputs.ordered(live=move.values))
         case PublishPasswords():
@@ -211,18 +215,6 @@ async def _open(ctx: Context[MySQLCluster], move: Open) -> None:
             )
         except (Conflict, NotFound):
             continue
-
-
-async def _grow(ctx: Context[MySQLCluster], move: GrowClaims) -> None:
-    body = MergePatch({"spec": {"resources": {"requests": {"storage": move.size}}}})
-    for name in move.claims:
-        try:
-            await ctx.client.patch(core.PersistentVolumeClaim, name, body, namespace=ctx.key.namespace)
-        except (Forbidden, Invalid) as error:
-            raise StepFailed(
-                f"spec.storage.size: the claim {name} cannot grow to {move.size}: {error}; use a storage class with "
-                "allowVolumeExpansion, or put the size back"
-            ) from error
 
 
 async def _annotate_cluster(ctx: Context[MySQLCluster], annotations: dict[str, str | None]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import cached_property
 
 from mooring.actor import Dependency, Terminal, Wait
@@ -44,6 +43,7 @@ from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.statefulset import state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.trouble import SIDECAR
+from mooring.operators.workload.volumes import Growth, awaiting_volumes, volume_of
 from mooring.runtime import secrets
 
 __all__ = ["DEPENDENCIES", "REMEDIES", "Inputs", "read_inputs", "references", "secret_names"]
@@ -74,6 +74,13 @@ class Inputs:
     """``primary_unreachable`` is the actor's to fill in."""
     blocked: Wait | Terminal | None = None
     """What keeps the declaration from being met; the cluster runs on as it is."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Why claims cannot have the declared size, by name."""
+
+    @property
+    def growth(self) -> Growth:
+        """The sizes of the claims."""
+        return self.specs.growth(self.around.claims, self.refused)
 
     @property
     def status(self) -> MySQLClusterStatus:
@@ -104,7 +111,7 @@ class Inputs:
     def pods(self) -> list[Pod]:
         """The set's pods, by ordinal."""
         owner = self.found.set
-        return pods_of(
+        pods = pods_of(
             self.around.pods,
             component=COMPONENT,
             owner_uid=(owner.metadata.uid if owner is not None else None) or "",
@@ -113,6 +120,7 @@ class Inputs:
             remedies=REMEDIES,
             roles=True,
         )
+        return awaiting_volumes(pods, self.growth.volumes)
 
     @cached_property
     def orders(self) -> dict[str, str]:
@@ -296,7 +304,6 @@ def _observed(
         old_claims=frozenset(old),
         published=found.live or {},
         cordoned=_cordoned(around),
-        small_claims=tuple(sorted(_small(around, specs))),
         storage=specs.storage_size,
         changed_passwords=found.credentials.changed,
     )
@@ -310,20 +317,6 @@ def _cordoned(around: Surroundings) -> frozenset[str]:
     )
 
 
-def _small(around: Surroundings, specs: Specs) -> list[str]:
-    """Claims that ask for less than is declared."""
-    if not specs.claimed:
-        return []
-    wanted = parse_quantity(specs.storage_size)
-    return [name for name, claim in around.claims.items() if (size := _requested(claim)) and size < wanted]
-
-
-def _requested(claim: core.PersistentVolumeClaim) -> Decimal | None:
-    resources = claim.spec.resources if claim.spec else None
-    text = ((resources.requests if resources else None) or {}).get("storage")
-    return parse_quantity(text) if text else None
-
-
 def _unlike(spec: MySQLClusterSpec, there: apps.StatefulSet | None, around: Surroundings) -> Wait | None:
     """What spec.storage asks for and the volumes that hold the data cannot become."""
     if there is None or there.spec is None:
@@ -334,9 +327,9 @@ def _unlike(spec: MySQLClusterSpec, there: apps.StatefulSet | None, around: Surr
         text = f"spec.storage: the pods keep their data on {kind}; put it back, or move the data to another cluster"
         return Wait("StorageChanged", text, after=30.0, stalled=True)
     for name, claim in sorted(around.claims.items()) if claimed else ():
-        has, wanted = _requested(claim), parse_quantity(storage.size) if storage.size else None
-        if has and wanted and wanted < has:
-            text = f"spec.storage.size: the claim {name} has more than {storage.size}; a volume never shrinks: put it back"
+        one = volume_of(claim, storage.size) if storage.size else None
+        if one is not None and one.requested and one.too_large:
+            (text,) = Growth(where="spec.storage.size", volumes=(one,)).unmet()
             return Wait("StorageChanged", text, after=30.0, stalled=True)
         given = claim.spec.storage_class_name if claim.spec else None
         if storage.storage_class and given and given != storage.storage_class:

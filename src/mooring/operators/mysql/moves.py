@@ -27,7 +27,6 @@ __all__ = [
     "Done",
     "Fence",
     "Follow",
-    "GrowClaims",
     "InSync",
     "LabelRoles",
     "Move",
@@ -248,11 +247,3 @@ class SetPasswords(DatabaseMove):
     """The account, as status names it."""
     first: MySQLClusterStatus | None = None
     """Written before: since when two passwords count."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GrowClaims(Move):
-    """Ask for larger volumes."""
-
-    claims: tuple[str, ...]
-    size: str

@@ -105,7 +105,6 @@ _RULES: tuple[Rule, ...] = (
     load.ownership,
     _change,
     access.certificates,
-    access.storage,
     load.follow,
     tuning.tune,
 )

@@ -90,8 +90,6 @@ class Observed:
     """Pods whose claim is older than this cluster: it may hold data of an earlier one."""
     published: Mapping[str, str] = field(default_factory=dict)
     """Configuration that the next start reads."""
-    small_claims: tuple[str, ...] = ()
-    """Claims that ask for less than is declared."""
     storage: str = ""
     """The declared size of a claim."""
     changed_passwords: frozenset[str] = frozenset()

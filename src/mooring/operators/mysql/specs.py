@@ -60,6 +60,7 @@ from mooring.operators.workload.overlay import declared as declared_of
 from mooring.operators.workload.overlay import merged, overlaid, placed, read_security
 from mooring.operators.workload.services import ServiceSpec
 from mooring.operators.workload.statefulset import keeping_template, made_from, selector_of
+from mooring.operators.workload.volumes import Growth, claimed_volumes, claims_to_make
 
 __all__ = ["AUTHORITY_FILE", "DATA", "Found", "Specs", "pod_security"]
 
@@ -350,6 +351,31 @@ class Specs:
         )
         metadata = meta.ObjectMeta(name=DATA, labels={**self.labels, **self.selector})
         return [core.PersistentVolumeClaim(metadata=metadata, spec=spec)]
+
+    def growth(
+        self, claims: Mapping[str, core.PersistentVolumeClaim], refused: Mapping[str, str] | None = None
+    ) -> Growth:
+        """The sizes of the claims of all pods, beside the declared one."""
+        wanted = (self._claims() or ()) if self.claimed else ()
+        number = max(self.size, self._there)
+        return Growth(
+            where="spec.storage.size",
+            volumes=claimed_volumes(wanted, [self.names.pod(at) for at in range(number)], claims),
+            refused=refused or {},
+        )
+
+    def claims_to_make(
+        self, replicas: int, claims: Mapping[str, core.PersistentVolumeClaim]
+    ) -> list[core.PersistentVolumeClaim]:
+        """Claims that pods to come would get too small: the StatefulSet makes them as it was made itself."""
+        pods = [self.names.pod(at) for at in range(self._there, replicas)]
+        wanted = self._claims() or ()
+        return claims_to_make(self._found.set, wanted, pods, claims, namespace=self._namespace)
+
+    @property
+    def _there(self) -> int:
+        found = self._found.set
+        return (found.spec.replicas if found is not None and found.spec is not None else None) or 0
 
     def first_claim(self) -> core.PersistentVolumeClaim:
         """The claim of the first pod, as the StatefulSet would make it: a restore fills it before there is a pod."""

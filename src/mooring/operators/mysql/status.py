@@ -109,6 +109,7 @@ def _seen(
         version=version or None,
         at_risk=at_risk(snapshot),
         instances=instances,
+        volumes=inputs.growth.shown(),
     )
 
 
@@ -230,12 +231,14 @@ def _instead(inputs: Inputs, snapshot: Snapshot, unknown: Sequence[str]) -> Wait
     ]
     if snapshot.topology.accounts is not None and snapshot.topology.accounts.error:
         unmet.append(f"accounts cannot be read: {snapshot.topology.accounts.error}")
-    unmet += unknown
+    unmet += [*inputs.growth.unmet(), *unknown]
     if unmet:
         return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
     autoscale = snapshot.status.autoscale
     if autoscale is not None and autoscale.reason == CONTESTED:
         return Wait(CONTESTED, autoscale.message or "", after=LOOK_AGAIN, stalled=True)
+    if growing := inputs.growth.wait(after=LOOK_AGAIN):
+        return growing
     # The end of a window is announced by nothing.
     window = snapshot.wanted.tuning_window if snapshot.wanted.tuning in MEASURED else 4 * LOOK_AGAIN
     return InSync(again=min(LOOK_AGAIN, window / 4, load.look_again(snapshot) or LOOK_AGAIN))

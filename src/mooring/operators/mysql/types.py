@@ -21,6 +21,7 @@ from mooring.operators.workload.overlay import PodTemplate
 from mooring.operators.workload.retries import Failure
 from mooring.operators.workload.rollout import TIME, Roll
 from mooring.operators.workload.services import ServiceSpec
+from mooring.operators.workload.volumes import VolumeStatus
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd, rules
 
 __all__ = [
@@ -604,6 +605,7 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     ] = None
     at_risk: Annotated[str | None, F("What one failure would cost now.")] = None
     instances: Annotated[list[Instance] | None, F("Every pod.")] = None
+    volumes: Annotated[list[VolumeStatus] | None, F("Claims that do not have the declared size.")] = None
     members: Annotated[dict[str, Recorded] | None, F("What is known of each pod's data.")] = None
     last_server_id: Annotated[
         int | None, F("The newest server_id that was given; every start has its own.")

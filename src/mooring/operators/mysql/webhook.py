@@ -61,7 +61,7 @@ class MySQLClusterReview:
         known = set(_problems(old)) if old is not None else set()
         made = [problem for problem in present if problem not in known]
         if old is not None:
-            made += _changes(spec, before)
+            made += _changes(spec, before, part(old, "status"))
         warnings += [f"{problem}" for problem in present if problem in known]
         warnings += _notes(spec)
         if made:
@@ -83,7 +83,9 @@ def _problems(raw: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
-def _changes(spec: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Problem]:
+def _changes(
+    spec: Mapping[str, Any], before: Mapping[str, Any], status: Mapping[str, Any]
+) -> Iterator[Problem]:
     """What an existing cluster cannot be changed to."""
     image, old = str(spec.get("image") or DEFAULT_IMAGE), str(before.get("image") or DEFAULT_IMAGE)
     flavor = flavor_of(image, str(spec.get("flavor")))
@@ -93,7 +95,7 @@ def _changes(spec: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Pro
     elif (new := version_of(image)[:2]) < version_of(old)[: len(new)]:
         text = f"{image} is older than {old}: no server reads data of a later version for sure; keep {old} or a later one"
         yield Problem("spec.image", text)
-    yield from _storage_changes(part(spec, "storage"), part(before, "storage"))
+    yield from _storage_changes(part(spec, "storage"), part(before, "storage"), has=_capacity(status))
     config, had = part(spec, "config"), part(before, "config")
     values = {canonical(str(key)): str(value) for key, value in config.items()}
     earlier = {canonical(str(key)): str(value) for key, value in had.items()}
@@ -105,7 +107,17 @@ def _changes(spec: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Pro
             yield Problem(f"spec.config.{key}", text)
 
 
-def _storage_changes(storage: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Problem]:
+def _capacity(status: Mapping[str, Any]) -> Decimal | None:
+    """The most that a volume has while none could be enlarged to what is declared; ``None`` where one was."""
+    volumes, instances = status.get("volumes") or [], status.get("instances") or []
+    sizes = [_size(one.get("capacity")) for one in volumes if one.get("capacity")]
+    known = [size for size in sizes if size is not None]
+    return max(known) if known and len(known) >= len(instances) else None
+
+
+def _storage_changes(
+    storage: Mapping[str, Any], before: Mapping[str, Any], *, has: Decimal | None
+) -> Iterator[Problem]:
     if ("emptyDir" in storage) is not ("emptyDir" in before):
         kind = "claims" if "emptyDir" in storage else "an emptyDir"
         text = f"the pods keep their data on {kind}; put it back, or move the data to another cluster"
@@ -117,7 +129,7 @@ def _storage_changes(storage: Mapping[str, Any], before: Mapping[str, Any]) -> I
         )
         yield Problem("spec.storage.storageClass", text)
     new, old = _size(storage.get("size")), _size(before.get("size"))
-    if new is not None and old is not None and new < old:
+    if new is not None and old is not None and new < old and (has is None or new <= has):
         text = f"{storage.get('size') or _STORAGE} is less than {before.get('size') or _STORAGE}; a volume never shrinks"
         yield Problem("spec.storage.size", f"{text}: put it back")
 

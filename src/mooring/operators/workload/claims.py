@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from mooring.actor import Context
+from mooring.kube.errors import AlreadyExists
 from mooring.kube.object import Object, owner_reference, to_dict
 from mooring.kube.objects import core
 from mooring.kube.patches import MergePatch
 
-__all__ = ["claim_name", "is_older", "own_claims", "owned"]
+__all__ = ["claim_name", "is_older", "make_claim", "own_claims", "owned"]
 
 
 def claim_name(volume: str, pod: str) -> str:
@@ -29,6 +31,12 @@ def is_older(claim: core.PersistentVolumeClaim, born: datetime | None) -> bool:
 def owned(cluster: Object, claim: core.PersistentVolumeClaim) -> bool:
     """The claim goes when the cluster does."""
     return any(ref.uid == cluster.metadata.uid for ref in claim.metadata.owner_references or ())
+
+
+async def make_claim(ctx: Context[Any], claim: core.PersistentVolumeClaim) -> None:
+    """Make a claim; one that is there already stays as it is."""
+    with suppress(AlreadyExists):
+        await ctx.client.create(claim)
 
 
 async def own_claims(ctx: Context[Any], claims: Iterable[core.PersistentVolumeClaim], goes: bool) -> None:

@@ -63,6 +63,8 @@ class Pod:
     role: str | None = None
     """What its label says of its role, "" when there is none; None of pods that bear no roles."""
     node: str = ""
+    resize_since: datetime | None = None
+    """Since when the file system of a volume of it waits to be enlarged."""
     trouble: str = ""
     """Why it is not running: a CamelCase reason."""
     trouble_message: str = ""

@@ -26,12 +26,24 @@ from mooring.operators.workload.moves import DeletePod, RestoreTemplate, WriteTe
 from mooring.operators.workload.pods import Pod
 from mooring.runtime.crd import F
 
-__all__ = ["Failure", "HandOver", "RecordRolls", "Roll", "Rollout", "SetState", "hopeless"]
+__all__ = [
+    "RESTART_AFTER",
+    "Failure",
+    "HandOver",
+    "RecordRolls",
+    "Roll",
+    "Rollout",
+    "SetState",
+    "hopeless",
+    "needs_restart",
+]
 
 COMES_UP_WITHIN: Final = 600.0
 """Seconds a rolled pod may take to serve, not counting what it loads or synchronises."""
 SERVES_WITHIN: Final = 300.0
 """Seconds a pod of the older template may run without being ready, while others wait for it, before that is reported."""
+RESTART_AFTER: Final = 300.0
+"""Seconds a file system may wait to be enlarged under a running pod, before the pod is recreated for it."""
 TIME: Final = {"type": "string", "format": "date-time"}
 
 
@@ -92,6 +104,14 @@ def hopeless(pod: Pod, now: datetime) -> bool:
     if pod.running and pod.ready:
         return False
     return trouble.hopeless(pod.trouble, age=_seconds(pod.created, now))
+
+
+def needs_restart(pod: Pod, now: datetime) -> bool:
+    """Its driver enlarges a file system only while no pod uses it. A pod made since then has waited for nothing."""
+    since = pod.resize_since
+    if since is None or _seconds(since, now) <= RESTART_AFTER:
+        return False
+    return pod.created is None or pod.created <= since
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +189,13 @@ class Rollout:
 
     @property
     def old(self) -> list[Pod]:
-        """Pods of another template than the present one."""
+        """Pods of another template than the present one, and those that a volume needs to restart."""
         revision = self.state.update_revision
-        return [pod for pod in self.pods if revision and pod.revision and pod.revision != revision]
+        return [
+            pod
+            for pod in self.pods
+            if revision and pod.revision and (pod.revision != revision or needs_restart(pod, self.now))
+        ]
 
     def advance(
         self, *, wait: Wait | None = None, leading: Collection[str] = ()
@@ -193,11 +217,16 @@ class Rollout:
             return self._blocked(wait) or wait
         for pod in sorted(old, key=lambda pod: -pod.ordinal):
             if pod.name not in leading:
-                return self.recreate(pod, "it runs an older template")
+                return self.recreate(pod, self._why(pod))
         if not old:
             return None
         last = max(old, key=lambda pod: pod.ordinal)
-        return HandOver(pod=last.name, why="its pod runs an older template")
+        return HandOver(pod=last.name, why=self._why(last))
+
+    def _why(self, pod: Pod) -> str:
+        if pod.revision == self.state.update_revision:
+            return "its volume is enlarged when its pod restarts"
+        return "its pod runs an older template"
 
     def _blocked(self, wait: Wait) -> Wait | None:
         """The wait for a person: an older pod runs, and has not been ready for too long. Deleting it is their decision."""

@@ -354,6 +354,14 @@ class Stage:
                 key for key, value in report.acknowledged.items() if await client.call(key, "GET") != value
             ]
 
+    async def claims(self) -> list[PersistentVolumeClaim]:
+        """Its claims."""
+        selector = ",".join(f"{key}={value}" for key, value in selector_of(self.name).items())
+        found = await self.bed.client.list(
+            PersistentVolumeClaim, namespace=self.namespace, label_selector=selector
+        )
+        return found.items
+
     # --- the end
 
     async def delete(self, *, within: float = 60.0) -> None:
@@ -365,11 +373,7 @@ class Stage:
             return not await self.pods()
 
         await self.bed.until(gone, f"the pods of {self.name} are gone", within=within)
-        selector = ",".join(f"{key}={value}" for key, value in selector_of(self.name).items())
-        claims = await self.bed.client.list(
-            PersistentVolumeClaim, namespace=self.namespace, label_selector=selector
-        )
-        for claim in claims.items:
+        for claim in await self.claims():
             with contextlib.suppress(NotFound):
                 await self.bed.client.delete(
                     PersistentVolumeClaim, claim.metadata.name or "", namespace=self.namespace

@@ -84,7 +84,7 @@ ROWS = [
     Row("defaultUser", {"mode": "Off"}, CHILDREN),
     Row("defaultUser", {"mode": "Off", "rules": ["+get"]}, ANSWERED, ANSWERED),
     Row("restoreFrom", {"backup": "nightly"}, "", ""),  # acted on by `restore`, and fixed by the schema
-    Row("volumeClaimTemplates", [LARGER], ANSWERED, base={"volumeClaimTemplates": [CLAIM]}),
+    Row("volumeClaimTemplates", [LARGER], DECIDES, base={"volumeClaimTemplates": [CLAIM]}),
     Row("volumeClaimTemplates", [CLAIM], ANSWERED),
     Row("volumes", {"type": "hostPath"}, ROLLS),
     Row("volumes", {"type": "nfs"}, ANSWERED, ANSWERED),
@@ -130,7 +130,9 @@ ROWS = [
 
 def around(live: apps.StatefulSet | None = None, secret: core.Secret | None = None) -> Surroundings:
     """The objects around a cluster."""
-    return Surroundings([TEMPLATE, live, secret])
+    bound = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
+    claim = {**CLAIM, "metadata": {"name": "redis-data-shop-0"}, "status": bound}
+    return Surroundings([TEMPLATE, live, secret, decode(claim, core.PersistentVolumeClaim) if live else None])
 
 
 def declared(spec: dict[str, Any]) -> RedisCluster:
@@ -172,6 +174,7 @@ async def outcome(spec: dict[str, Any], *, made_from: dict[str, Any] | None) -> 
         replace(wanted, stale_template=False),
         inputs.claims_go,
         seen.password.differs,
+        [one.claim for one in inputs.growth.volumes if one.small],
     )
     return children, decisions, wanted.stale_template, " ".join(said)
 

@@ -737,6 +737,19 @@ def test_replicas_are_made_anew_before_masters() -> None:
     assert verdict.pod == "demo-4"
 
 
+def test_pods_restart_for_a_file_system_that_waited_too_long_replicas_first() -> None:
+    late = [
+        replace(one, pod=(("revision", "new"), ("resize_since", NOW - timedelta(minutes=6))))
+        for one in whole()
+    ]
+    verdict = next_step(snapshot(late, revision="new"))
+    assert isinstance(verdict, DeletePod)
+    assert (verdict.pod, "volume" in verdict.why) == ("demo-5", True)
+    masters = [one if one.ordinal < 3 else replace(one, pod=(("revision", "new"),)) for one in late]
+    assert isinstance(next_step(snapshot(masters, revision="new")), Promote)
+    assert isinstance(next_step(snapshot(of_revision(whole()), revision="new")), InSync)
+
+
 def test_a_replica_that_writes_its_log_is_not_stopped_yet() -> None:
     members = change(of_revision(whole(), 0, 1, 4), 4, server=(("rewriting", True),))
     verdict = next_step(snapshot(members, revision="new"))

@@ -269,14 +269,34 @@ def test_a_set_that_exists_keeps_its_volumes_whatever_is_declared(storage: dict[
     assert "put it back" in specs.unlike_declared({})
 
 
-@pytest.mark.parametrize(("size", "told"), [("1Gi", ""), ("1024Mi", ""), ("2Gi", "resources.requests")])
-def test_a_claim_of_another_size_than_declared_is_named(size: str, told: str) -> None:
+def test_a_claim_of_another_class_than_declared_is_named() -> None:
     live = one(apps.StatefulSet, "redis-cluster-shop", cluster(storage=claiming("1Gi")))
     claim = claiming("1Gi")["persistentVolumeClaim"]
     there = {"data-redis-cluster-shop-2": decode(claim, core.PersistentVolumeClaim)}
-    said = Specs(cluster(storage=claiming(size)), Found(redis=live)).unlike_declared(there)
-    assert told in said
-    assert ("data-redis-cluster-shop-2" in said) is bool(told)
+    wanted = claiming("2Gi")
+    assert not Specs(cluster(storage=wanted), Found(redis=live)).unlike_declared(there)
+    wanted["persistentVolumeClaim"]["spec"]["storageClassName"] = "fast"
+    said = Specs(cluster(storage=wanted), Found(redis=live)).unlike_declared(there)
+    assert "data-redis-cluster-shop-2 has another value of storage_class_name" in said
+
+
+def test_claims_of_every_pod_grow_and_those_of_pods_to_come_are_made_larger() -> None:
+    live = one(apps.StatefulSet, "redis-cluster-shop", cluster(storage=claiming("1Gi")))
+    bound = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
+    made = {"metadata": {"name": "data-redis-cluster-shop-1"}, "status": bound}
+    claim = decode({**claiming("1Gi")["persistentVolumeClaim"], **made}, core.PersistentVolumeClaim)
+    there = {"data-redis-cluster-shop-1": claim}
+    specs = Specs(cluster(storage=claiming("2Gi"), size=4), Found(redis=live))
+    growth = specs.growth(there)
+    assert [(one.claim, one.requested, one.wanted) for one in growth.volumes if one.small] == [
+        ("data-redis-cluster-shop-1", "1Gi", "2Gi")
+    ]
+    new = specs.claims_to_make(4, there)
+    assert [one.metadata.name for one in new] == ["data-redis-cluster-shop-3"]
+    assert new[0].spec
+    assert new[0].spec.resources
+    assert new[0].spec.resources.requests == {"storage": "2Gi"}
+    assert not Specs(cluster(storage=claiming("1Gi"), size=4), Found(redis=live)).claims_to_make(4, there)
 
 
 def test_the_users_shutdown_script_runs_before_a_pod_stops() -> None:

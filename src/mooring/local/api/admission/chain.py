@@ -12,6 +12,7 @@ from mooring.local.api import failures, patch
 from mooring.local.api.access.accounts import account_made, with_account
 from mooring.local.api.access.signingrequests import SIGNING_REQUESTS, check_decision, with_requester
 from mooring.local.api.admission.admissionpolicies import check_policies
+from mooring.local.api.admission.claimsizes import check_claim_size
 from mooring.local.api.admission.limitranges import check_limits, with_default_limits
 from mooring.local.api.admission.mutatingpolicies import Mutations
 from mooring.local.api.admission.podsecurity import check_pod_security
@@ -83,6 +84,12 @@ class Admission:
             check_pod_security(call, obj, old)
             if old is not None and call.served.storage == SIGNING_REQUESTS:
                 check_decision(call, obj, old)
+            if (
+                old is not None
+                and call.served.storage == "persistentvolumeclaims"
+                and not call.target.subresource
+            ):
+                check_claim_size(obj, old, call)
         await self._check(Review(call, obj, old, operation, options))
         if obj is not None:
             dry_run = options is not None and options.dry_run

@@ -13,7 +13,7 @@ from mooring.actor import Context, Outcome, Terminal, Wait
 from mooring.cache import NotCached
 from mooring.kube.objects import apps
 from mooring.operators.backup.restore_rules import Settle, Source, source_of
-from mooring.operators.backup.restores import VolumeRestores, made
+from mooring.operators.backup.restores import VolumeRestores
 from mooring.operators.backup.run import Run, agent_image
 from mooring.operators.backup.types import FAILED, RestoreFrom, RestoreStatus
 from mooring.operators.mysql.backup.jobs import restore_run
@@ -31,7 +31,7 @@ from mooring.operators.mysql.types import (
     RestoreFromSpec,
     Storage,
 )
-from mooring.operators.workload.claims import claim_name, is_older
+from mooring.operators.workload.claims import claim_name, is_older, make_claim
 
 __all__ = ["MySQLRestores", "reached"]
 
@@ -108,7 +108,7 @@ class MySQLRestores(VolumeRestores[MySQLCluster, Inputs]):
         if drift:
             return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
         if claim is None:
-            return ctx.act("MakeClaim", made, ctx, specs.first_claim(), message=name)
+            return ctx.act("MakeClaim", make_claim, ctx, specs.first_claim(), message=name)
         return None
 
     def run(self, ctx: Context[MySQLCluster], inputs: Inputs, source: Source, attempt: int) -> Run:

@@ -64,6 +64,7 @@ from mooring.operators.workload.process import stands_still
 from mooring.operators.workload.scope import Scoped
 from mooring.operators.workload.surroundings import Surroundings
 from mooring.operators.workload.unknown_fields import UnknownFields
+from mooring.operators.workload.volumes import Refusals, grow
 from mooring.runtime import Manager
 
 __all__ = ["NAME", "ClusterActor", "register"]
@@ -116,6 +117,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         self.wake: Callable[[Key], None] = lambda key: None
         """Brings the next pass over a cluster forward."""
         self.pulse = Pulse(lambda key: self.wake(key))
+        self._refusals = Refusals()
         self._restores = ClusterRestores(manager, NAME, namespaces=namespaces)
         self._takeover = Takeover(manager, self._given, self.snapshot, namespaced=bool(namespaces))
         self.related = (
@@ -136,6 +138,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         """The cluster was deleted."""
         self._unknown.forget(key)
         self.pulse.forget(key)
+        self._refusals.clear(key)
 
     def deleted(self, obj: RedisCluster) -> None:
         """Record what becomes of its objects and its data."""
@@ -159,6 +162,8 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         """Everything the declaration refers to; before there is anything, a wrong declaration is the outcome."""
         await self._unknown.read(ctx)
         inputs = self._given(ctx, self._pods.of(ctx.key), restore=await self._restores.look(ctx))
+        refused = self._refusals.of(ctx.key, inputs.growth.volumes)
+        inputs = replace(inputs, refused=refused)
         if inputs.live is not None:
             return inputs
         if early := not_begun(inputs, look_again=self._look_again):
@@ -185,7 +190,10 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
             return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
         goes = inputs.claims_go
         wrong = [claim for claim in self._claims.of(ctx.key) if owned(ctx.obj, claim) is not goes]
-        return ctx.act("OwnClaims", own_claims, ctx, wrong, goes) if wrong else None
+        if wrong:
+            return ctx.act("OwnClaims", own_claims, ctx, wrong, goes)
+        small = self._refusals.due(ctx.key, inputs.growth.volumes, ctx.now())
+        return ctx.act("GrowVolumes", grow, ctx, small, self._refusals) if small else None
 
     async def snapshot(self, ctx: Pass, inputs: Inputs) -> Snapshot:
         """Ask the servers; from now on masters that miss a beat wake this cluster."""

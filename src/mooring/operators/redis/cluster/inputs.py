@@ -52,6 +52,7 @@ from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
 from mooring.operators.workload.statefulset import image_in, pending
 from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.trouble import SIDECAR
+from mooring.operators.workload.volumes import Growth, awaiting_volumes
 from mooring.runtime import secrets
 
 __all__ = [
@@ -73,7 +74,7 @@ REMEDIES = {
     "ErrImageNeverPull": f"{IMAGE}, or spec.pod[0].imagePullPolicy",
     "CrashLoopBackOff": "its log says why; check spec.pod[0].configmap, env and resources",
     "Unschedulable": "check spec.pod[0].resources and affinity against the nodes there are",
-    "UnboundClaim": "provide a volume or the storage class that the claim names; a claim stays as it was made",
+    "UnboundClaim": "provide a volume or the storage class that the claim names; one that is not bound stays as it was made",
     "redis-exporter": "correct spec.pod[0].monitorImage",
     SIDECAR: "correct its image in spec.podTemplate",
 }
@@ -154,6 +155,18 @@ class Inputs:
     """Those of the cluster, whether its pods mount them or not: they may hold data."""
     restore: Look | None = None
     """The restore that the cluster begins with, until it succeeded."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Why claims cannot have the declared size, by name."""
+
+    @property
+    def growth(self) -> Growth:
+        """The sizes of the claims."""
+        return self.specs.growth(self.claims_by_name, self.refused)
+
+    @property
+    def claims_by_name(self) -> dict[str, core.PersistentVolumeClaim]:
+        """The claims there are."""
+        return {one.metadata.name or "": one for one in self.claims}
 
     @property
     def spec(self) -> RedisClusterSpec:
@@ -330,6 +343,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
         remedies=REMEDIES,
         roles=True,
     )
+    pods = awaiting_volumes(pods, inputs.growth.volumes)
     kept, status, restore = inputs.found.kept, inputs.status, inputs.restore
     password = _password_state(inputs, blocked=inputs.blocked, grace=grace)
     asks = inputs.formed and not inputs.paused and (password.changing or password.differs)

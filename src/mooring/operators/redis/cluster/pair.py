@@ -15,7 +15,7 @@ from mooring.operators.redis.cluster.moves import (
     Wait,
     WriteTemplate,
 )
-from mooring.operators.redis.cluster.roll import pending, replaced, turn_back
+from mooring.operators.redis.cluster.roll import outdated, pending, replaced, turn_back
 from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
 from mooring.operators.redis.cluster.stuck import pods_starting, troubles
 from mooring.operators.redis.cluster.topology import Node
@@ -80,11 +80,11 @@ def _roll(snapshot: Snapshot, leader: Node, replica: Node) -> Verdict | None:
         return verdict
     if not snapshot.wanted.rolls or not snapshot.wanted.revision:
         return None
-    old = [one for one in (replica, leader) if one.pod.revision not in ("", snapshot.wanted.revision)]
+    old = [one for one in (replica, leader) if outdated(snapshot, one)]
     if not old:
         return None
     if old[0] is replica:
-        return replaced(replica)
+        return replaced(snapshot, replica)
     return _hand_over(leader, replica, why=f"{leader.name} must be recreated")
 
 

@@ -18,13 +18,14 @@ from mooring.operators.redis.cluster.moves import (
     WriteTemplate,
 )
 from mooring.operators.redis.cluster.slots import ALL
+from mooring.operators.workload.rollout import needs_restart
 from mooring.operators.workload.trouble import MAY_PASS, hopeless
 
 if TYPE_CHECKING:
     from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Node
 
-__all__ = ["delete", "hangs", "pending", "replace_stuck_pod", "replaced", "roll", "turn_back"]
+__all__ = ["delete", "hangs", "outdated", "pending", "replace_stuck_pod", "replaced", "roll", "turn_back"]
 
 COMES_UP_WITHIN: Final = timedelta(minutes=10)
 """How long a pod may take to run."""
@@ -35,12 +36,20 @@ def delete(node: Node, *, why: str) -> DeletePod:
     return DeletePod(component="redis", pod=node.name, uid=node.pod.uid, version=node.pod.version, why=why)
 
 
-def replaced(node: Node) -> Verdict:
-    """Delete the pod of a replica with an older template, once it can end."""
+def outdated(snapshot: Snapshot, node: Node) -> bool:
+    """Its pod has another template than the present one, or a volume needs it to restart."""
+    current = node.pod.revision in ("", snapshot.wanted.revision)
+    return not current or needs_restart(node.pod, snapshot.now)
+
+
+def replaced(snapshot: Snapshot, node: Node) -> Verdict:
+    """Delete the pod of a replica that is outdated, once it can end."""
     if node.server is not None and node.server.rewriting:
         text = f"{node.name} writes its append-only file, and cannot be stopped until it is done"
         return Wait(reason="RollWaiting", message=text, after=0.5)
-    return delete(node, why=f"{node.name} runs an older template")
+    older = node.pod.revision != snapshot.wanted.revision
+    why = "runs an older template" if older else "restarts, so that its volume is enlarged"
+    return delete(node, why=f"{node.name} {why}")
 
 
 def turn_back(snapshot: Snapshot) -> Verdict | None:
@@ -124,7 +133,7 @@ def roll(snapshot: Snapshot) -> Verdict | None:
         return verdict
     if not snapshot.wanted.rolls or not snapshot.wanted.revision:
         return None
-    old = [one for one in snapshot.seen.live if one.node.pod.revision not in ("", snapshot.wanted.revision)]
+    old = [one for one in snapshot.seen.live if outdated(snapshot, one.node)]
     if not old:
         return None
     if leaving := next((one.name for one in old if one.node.pod.terminating), ""):
@@ -134,7 +143,7 @@ def roll(snapshot: Snapshot) -> Verdict | None:
     replicas = [one for one in old if one.master]
     if replicas:
         last = max(replicas, key=lambda one: one.node.pod.ordinal)
-        return replaced(last.node)
+        return replaced(snapshot, last.node)
     master = max(old, key=lambda one: one.node.pod.ordinal)
     heirs = snapshot.seen.replicas_of(master.id)
     if not heirs:

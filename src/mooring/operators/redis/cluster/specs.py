@@ -6,6 +6,7 @@ left as it is until the planner writes it, and changes only when the user's inpu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,6 +60,7 @@ from mooring.operators.workload.network import policy as policy_of
 from mooring.operators.workload.overlay import declared as declared_of
 from mooring.operators.workload.overlay import overlaid
 from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete
+from mooring.operators.workload.volumes import Growth, claimed_volumes, claims_to_make
 
 __all__ = ["DEFAULTS", "FORCED", "Found", "Orders", "Specs", "template_lines"]
 
@@ -349,6 +351,32 @@ class Specs:
             )
             for one in self._spec.volume_claim_templates or ()
         ] or None
+
+    def growth(
+        self, claims: Mapping[str, core.PersistentVolumeClaim], refused: Mapping[str, str] | None = None
+    ) -> Growth:
+        """The sizes of the claims of all pods, beside the declared ones."""
+        kept = {one.metadata.name for one in self._claims() or ()}
+        wanted = [one for one in self.declared_claims() or () if one.metadata.name in kept]
+        number = max(self._spec.replicas or 0, self._there)
+        return Growth(
+            where="spec.volumeClaimTemplates",
+            volumes=claimed_volumes(wanted, [self.names.pod(at) for at in range(number)], claims),
+            refused=refused or {},
+        )
+
+    def claims_to_make(
+        self, replicas: int, claims: Mapping[str, core.PersistentVolumeClaim]
+    ) -> list[core.PersistentVolumeClaim]:
+        """Claims that pods to come would get too small: the StatefulSet makes them as it was made itself."""
+        pods = [self.names.pod(at) for at in range(self._there, replicas)]
+        wanted = self.declared_claims() or ()
+        return claims_to_make(self._found.live, wanted, pods, claims, namespace=self._namespace)
+
+    @property
+    def _there(self) -> int:
+        live = self._found.live
+        return (live.spec.replicas if live is not None and live.spec is not None else None) or 0
 
     def _template(self) -> core.PodTemplateSpec:
         pod = self._pod

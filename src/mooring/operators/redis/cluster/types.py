@@ -20,6 +20,7 @@ from mooring.operators.redis.tls import TlsSpec
 from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
 from mooring.operators.workload.network import NetworkAccess
 from mooring.operators.workload.overlay import PodTemplate
+from mooring.operators.workload.volumes import VolumeStatus
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd, rules
 
 __all__ = [
@@ -292,6 +293,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
         list[str] | None, F("Users of servers that nobody declared; they are left alone.")
     ] = None
     restore: Annotated[RestoreStatus | None, F("How the cluster got its first data.")] = None
+    volumes: Annotated[list[VolumeStatus] | None, F("Claims that do not have the declared size.")] = None
     observed_generation: Annotated[int | None, F("The generation this describes.")] = None
     standard_conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing and Stalled.")] = None
 

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mooring.actor import differs
-from mooring.kube.objects import apps, meta
+from mooring.kube.objects import apps, core, meta
 from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.overlay import OURS, ours
 from mooring.operators.redis.cluster.slots import Slots, after, take
@@ -37,6 +37,7 @@ from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
+from mooring.operators.workload.volumes import sized_as
 
 __all__ = ["FOREGROUND", "invalid_scaling", "unmet", "validate", "warnings"]
 
@@ -140,15 +141,24 @@ def unmet(cluster: RedisCluster, specs: Specs, live: apps.StatefulSet | None) ->
     if specs.taken_over:  # HarmonyCloud's operator left out what is declared beside name and spec
         wanted = [replace(one, metadata=meta.ObjectMeta(name=one.metadata.name)) for one in wanted]
     same = [one.metadata.name for one in there] == [one.metadata.name for one in wanted] and not any(
-        differs(one, other) for one, other in zip(wanted, there, strict=True)
+        differs(_sized_as(one, other), other) for one, other in zip(wanted, there, strict=True)
     )
     if live is None or same:
         return []
     why = (
-        "spec.volumeClaimTemplates: claims stay as they were when the cluster was made; put them back, enlarge the "
-        "claims themselves, or make a new cluster and copy the data"
+        "spec.volumeClaimTemplates: of the claims only the size can be changed; put them back, or make a new cluster "
+        "and copy the data"
     )
     return [why]
+
+
+def _sized_as(
+    one: core.PersistentVolumeClaim, other: core.PersistentVolumeClaim
+) -> core.PersistentVolumeClaim:
+    """The declared claim in the size of the other: claims grow, and the template of them stays."""
+    if one.spec is None or other.spec is None:
+        return one
+    return replace(one, spec=sized_as(one.spec, other.spec))
 
 
 def _name(name: str) -> list[Problem]:

@@ -31,6 +31,7 @@ from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import pods_of_set
 from mooring.operators.workload.effects import delete_pod
 from mooring.operators.workload.statefulset import apply_whole, kept_template, mounted_config_maps
+from mooring.operators.workload.volumes import make_claims
 from mooring.runtime import EventRecorder
 
 __all__ = ["apply", "carry_out", "mounted", "record_notes"]
@@ -105,6 +106,9 @@ async def _write(ctx: Context[Any], inputs: Inputs, move: Move, client: Client) 
     if isinstance(move, moves.DeletePod):
         await delete_pod(ctx, move)
         return
+    if isinstance(move, moves.Resize):
+        new = inputs.specs.claims_to_make(move.replicas, inputs.claims_by_name)
+        await make_claims(ctx, new, where=inputs.growth.where)
     orders = await _orders(ctx, inputs, move, client)
     specs = Specs(inputs.cluster, inputs.found, orders)
     if specs.taken_over and isinstance(move, moves.WriteTemplate | moves.RestoreTemplate):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -44,6 +45,7 @@ from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
 from mooring.operators.workload.surroundings import Surroundings
 from mooring.operators.workload.unknown_fields import UnknownFields
+from mooring.operators.workload.volumes import Refusals
 from mooring.runtime import Manager
 
 __all__ = ["NAME", "SentinelActor", "register"]
@@ -80,6 +82,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         """Brings the next pass over a cluster forward."""
         self.listener = Listener(lambda key: self.wake(key), self._dial)
         self._metrics = Metrics(manager)
+        self._refusals = Refusals()
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim)
@@ -98,6 +101,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         """Drop the metric and the subscriptions."""
         self.listener.forget(key)
         self._unknown.forget(key)
+        self._refusals.clear(key)
         self._metrics.forget(key)
 
     # --- one pass ------------------------------------------------------------------------------------------
@@ -117,7 +121,9 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         around = Surroundings([*found, *self._pods.of(ctx.key), *self._claims.of(ctx.key)])
         inputs = read_inputs(ctx.obj, around, now=ctx.now())
         await self._restores.read(ctx)
-        return inputs if isinstance(inputs, Inputs) else self._refuse(ctx, inputs)
+        if not isinstance(inputs, Inputs):
+            return self._refuse(ctx, inputs)
+        return replace(inputs, refused=self._refusals.of(ctx.key, inputs.growth.volumes))
 
     def children(self, ctx: Context[RedisCluster], inputs: Inputs) -> Outcome | None:
         """The step that brings the child objects in line, unless the cluster is paused."""
@@ -127,7 +133,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
             if isinstance(step, Terminal) or (isinstance(step, Wait) and step.stalled):
                 return self._refuse(ctx, step)
             return step
-        step = effects.correct_children(ctx, inputs)
+        step = effects.correct_children(ctx, inputs, self._refusals)
         return self._refuse(ctx, step) if isinstance(step, Wait) else step
 
     async def snapshot(self, ctx: Context[RedisCluster], inputs: Inputs) -> Snapshot:

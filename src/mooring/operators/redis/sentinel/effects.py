@@ -31,11 +31,12 @@ from mooring.operators.workload.adoption import rolls_itself, stop_rolling
 from mooring.operators.workload.claims import own_claims, owned
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.statefulset import mounted_config_maps
+from mooring.operators.workload.volumes import Refusals, grow, make_claims
 
 __all__ = ["carry_out", "correct_children", "mounted", "orders_of"]
 
 
-def correct_children(ctx: Context[RedisCluster], inputs: Inputs) -> Outcome | None:
+def correct_children(ctx: Context[RedisCluster], inputs: Inputs, refusals: Refusals) -> Outcome | None:
     """Bring the child objects in line with the declaration; ``None`` when they are."""
     specs, found = inputs.specs, inputs.found
     drift = ctx.children.settle(
@@ -55,6 +56,8 @@ def correct_children(ctx: Context[RedisCluster], inputs: Inputs) -> Outcome | No
     wrong = [claim for claim in claims if owned(ctx.obj, claim) is specs.keeps_claims]
     if wrong and storage is not None and storage.persistent_volume_claim is not None:
         return ctx.act("OwnClaims", own_claims, ctx, wrong, not specs.keeps_claims)
+    if small := refusals.due(ctx.key, inputs.growth.volumes, ctx.now()):
+        return ctx.act("GrowVolumes", grow, ctx, small, refusals)
     return None
 
 
@@ -92,6 +95,10 @@ async def carry_out(
             await effects.delete_pod(ctx, move)
         case LabelRoles():
             await effects.label_roles(ctx, move)
+        case Resize(component="redis", replicas=replicas):
+            new = inputs.specs.claims_to_make(replicas, inputs.around.claims)
+            await make_claims(ctx, new, where=inputs.growth.where)
+            await _apply(ctx, inputs, inputs.ordered(orders_of(inputs, move)))
         case WriteTemplate():
             specs = inputs.ordered(orders_of(inputs, move))
             made = specs.redis_set() if move.component == "redis" else specs.sentinel_set()

@@ -62,6 +62,7 @@ from mooring.operators.workload.rollout import SetState
 from mooring.operators.workload.statefulset import image_in, state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.trouble import SIDECAR
+from mooring.operators.workload.volumes import Growth, awaiting_volumes
 from mooring.runtime import secrets
 
 __all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "read_snapshot", "references", "secret_names"]
@@ -75,7 +76,7 @@ _REMEDIES = {
     "CrashLoopBackOff": "its log says why; check spec{part}.image, spec{part}.command and spec{part}.resources",
     "Unschedulable": "check spec{part}.resources, affinity and nodeSelector against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
-    "(storageClassName, size) and recreate the cluster without these claims: a claim stays as it was created",
+    "(storageClassName, size) and recreate the cluster without these claims: one that is not bound stays as it was created",
     "redis-exporter": "correct spec.exporter.image",
     SIDECAR: "correct its image in spec{part}.podTemplate",
 }
@@ -95,6 +96,13 @@ class Inputs:
     """The declared password; ``None`` while it cannot be used."""
     blocked: Wait | Terminal | None = None
     """What keeps the declaration from being met; the cluster runs on as it is."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Why claims cannot have the declared size, by name."""
+
+    @property
+    def growth(self) -> Growth:
+        """The sizes of the claims."""
+        return self.specs.growth(self.around.claims, self.refused)
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -382,7 +390,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
     born = _time(inputs.cluster.metadata.creation_timestamp)
 
     def of(component: Component, owner: apps.StatefulSet | None) -> list[Pod]:
-        return pods_of(
+        pods = pods_of(
             inputs.around.pods,
             component=component,
             owner_uid=(owner.metadata.uid if owner is not None else None) or "",
@@ -391,6 +399,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
             remedies=_remedies(component),
             roles=component == "redis",
         )
+        return awaiting_volumes(pods, inputs.growth.volumes)
 
     silent = Recorded.of(status).unreachable_since
     keys = (

@@ -11,7 +11,7 @@ from mooring.actor import Context, Outcome
 from mooring.kube.objects import apps, core
 from mooring.objectstore import Target
 from mooring.operators.backup.restore_rules import Source
-from mooring.operators.backup.restores import VolumeRestores, made
+from mooring.operators.backup.restores import VolumeRestores
 from mooring.operators.backup.run import Run, agent_image
 from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.redis.backup import scripts
@@ -26,7 +26,7 @@ from mooring.operators.redis.sentinel.types import (
     RedisStorage,
     spec_of,
 )
-from mooring.operators.workload.claims import claim_name, is_older
+from mooring.operators.workload.claims import claim_name, is_older, make_claim
 
 __all__ = ["SentinelRestores", "restore_run"]
 
@@ -73,7 +73,7 @@ class SentinelRestores(VolumeRestores[RedisCluster, Inputs]):
                 return ctx.wait("ClaimInUse", text, after=30.0, stalled=True)
         first = specs.first_claim()
         if first.metadata.name not in inputs.around.claims:
-            return ctx.act("MakeClaim", made, ctx, first, message=first.metadata.name or "")
+            return ctx.act("MakeClaim", make_claim, ctx, first, message=first.metadata.name or "")
         return None
 
     def run(self, ctx: Context[RedisCluster], inputs: Inputs, source: Source, attempt: int) -> Run:

@@ -65,9 +65,11 @@ from mooring.operators.workload.overlay import declared as declared_of
 from mooring.operators.workload.overlay import merged, overlaid, read_security
 from mooring.operators.workload.services import ServiceSpec
 from mooring.operators.workload.statefulset import is_current, on_delete
+from mooring.operators.workload.volumes import Growth, claimed_volumes, claims_to_make, sized_as
 
 __all__ = ["Found", "Specs", "gate_arguments"]
 
+_CLAIM = "spec.storage.persistentVolumeClaim"
 BACKUP = "redis-sentinel-backup"
 """The actor whose Jobs read servers."""
 
@@ -427,6 +429,38 @@ class Specs:
         )
         return [core.PersistentVolumeClaim(metadata=metadata, spec=claim.spec)]
 
+    def growth(
+        self, claims: Mapping[str, core.PersistentVolumeClaim], refused: Mapping[str, str] | None = None
+    ) -> Growth:
+        """The sizes of the claims of all pods, beside the declared one."""
+        wanted, there = self._claims() or [], self._claim
+        alike = there is not None and bool(wanted) and wanted[0].metadata.name == self.volume_name
+        return Growth(
+            where=f"{_CLAIM}.spec.resources.requests.storage",
+            volumes=claimed_volumes(wanted if alike else (), self._pods(self._size), claims),
+            refused=refused or {},
+        )
+
+    def claims_to_make(
+        self, replicas: int, claims: Mapping[str, core.PersistentVolumeClaim]
+    ) -> list[core.PersistentVolumeClaim]:
+        """Claims that pods to come would get too small: the StatefulSet makes them as it was made itself."""
+        pods = self._pods(replicas)[self._there :]
+        wanted = self._claims() or []
+        return claims_to_make(self._found.redis, wanted, pods, claims, namespace=self._namespace)
+
+    @property
+    def _there(self) -> int:
+        live = self._found.redis
+        return (live.spec.replicas if live is not None and live.spec is not None else None) or 0
+
+    @property
+    def _size(self) -> int:
+        return max(self._spec.size or 3, self._there)
+
+    def _pods(self, number: int) -> list[str]:
+        return [self.names.pod("redis", ordinal) for ordinal in range(number)]
+
     def first_claim(self) -> core.PersistentVolumeClaim:
         """The claim of the first pod, as the StatefulSet would make it: a restore fills it before there is a pod."""
         template = (self._claims() or [core.PersistentVolumeClaim()])[0]
@@ -458,7 +492,7 @@ class Specs:
 
     def unlike_declared(self, claims: Mapping[str, core.PersistentVolumeClaim]) -> str:
         """What spec.storage asks for and the volumes that are there do not give, with the remedy; or ""."""
-        wanted, there, where = self._declared_claim, self._claim, "spec.storage.persistentVolumeClaim"
+        wanted, there, where = self._declared_claim, self._claim, _CLAIM
         if (wanted is None) is not (there is None):
             made = "with" if there is not None else "without"
             return (
@@ -472,10 +506,12 @@ class Specs:
         for ordinal in range(self._spec.size or 3):
             name = claim_name(self.volume_name, self.names.pod("redis", ordinal))
             given = claims[name].spec if name in claims else None
-            if given is not None and wanted.spec is not None and (path := differs(wanted.spec, given)):
+            if given is None or wanted.spec is None:
+                continue
+            if path := differs(sized_as(wanted.spec, given), given):
                 return (
-                    f"{where}.spec: the claim {name} has another value of {path}; claims stay as they were made: "
-                    "put it back, or change the claims themselves"
+                    f"{where}.spec: the claim {name} has another value of {path}; only the size of a claim can be "
+                    "changed: put it back, or move the data to a new cluster"
                 )
         return ""
 

@@ -67,6 +67,7 @@ def report(
         topology_status(status, shown, names),
         users=users_status.results(status.users, users, servers, now=snapshot.now),
         other_users=users_status.other_users(users, servers),
+        volumes=inputs.growth.shown(),
         sentinel_ip=entry,
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
     )
@@ -101,10 +102,15 @@ def _instead(inputs: Inputs, status: RedisClusterStatus, unknown: Sequence[str])
         if result.message and result.state != "Clamped"
     ]
     storage = inputs.specs.unlike_declared(inputs.around.claims)
-    unmet += [*([storage] if storage else []), *users_status.unmet(status.users), *unknown]
+    unmet += [
+        *([storage] if storage else []),
+        *inputs.growth.unmet(),
+        *users_status.unmet(status.users),
+        *unknown,
+    ]
     if unmet:
         return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
-    return InSync(again=LOOK_AGAIN)
+    return inputs.growth.wait(after=LOOK_AGAIN) or InSync(again=LOOK_AGAIN)
 
 
 def recorded(status: RedisClusterStatus, move: Record) -> RedisClusterStatus:

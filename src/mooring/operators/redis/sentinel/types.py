@@ -24,6 +24,7 @@ from mooring.operators.workload.network import NetworkAccess
 from mooring.operators.workload.overlay import PodTemplate
 from mooring.operators.workload.rollout import TIME, Roll
 from mooring.operators.workload.services import ServiceSpec
+from mooring.operators.workload.volumes import VolumeStatus
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
 
 __all__ = [
@@ -342,6 +343,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     size: Annotated[int | None, F("Redis pods there are.")] = None
     selector: Annotated[str | None, F("Label selector of the redis pods.")] = None
     restore: Annotated[RestoreStatus | None, F("How the cluster got its first data.")] = None
+    volumes: Annotated[list[VolumeStatus] | None, F("Claims that do not have the declared size.")] = None
     quarantined: Annotated[list[str] | None, F("Claims whose foreign data is kept from being replaced.")] = (
         None
     )
