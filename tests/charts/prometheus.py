@@ -97,15 +97,7 @@ async def served(
     directory: Path, scrapes: Sequence[dict[str, Any]], rules: dict[str, Any] | None = None
 ) -> AsyncIterator[Prometheus]:
     """A server that scrapes and evaluates every second, in a new directory; ends with the block."""
-    directory.mkdir()
-    settings: dict[str, Any] = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-        "scrape_configs": list(scrapes),
-    }
-    if rules is not None:
-        (directory / "rules.yml").write_text(yaml.safe_dump(rules))
-        settings["rule_files"] = ["rules.yml"]
-    (directory / "prometheus.yml").write_text(yaml.safe_dump(settings))
+    await asyncio.to_thread(_configure, directory, scrapes, rules)
     port, log = free_port(), directory / "log"
     program = await asyncio.to_thread(prometheus)
     with log.open("w") as output:
@@ -137,3 +129,15 @@ async def served(
         if process.returncode is None:
             process.send_signal(signal.SIGKILL)  # its data is of no use to anybody
         await process.wait()
+
+
+def _configure(directory: Path, scrapes: Sequence[dict[str, Any]], rules: dict[str, Any] | None) -> None:
+    directory.mkdir()
+    settings: dict[str, Any] = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "scrape_configs": list(scrapes),
+    }
+    if rules is not None:
+        (directory / "rules.yml").write_text(yaml.safe_dump(rules))
+        settings["rule_files"] = ["rules.yml"]
+    (directory / "prometheus.yml").write_text(yaml.safe_dump(settings))

@@ -61,11 +61,8 @@ def test_every_alert_has_severity_texts_and_a_runbook_and_every_runbook_an_alert
 
 
 def test_rules_and_dashboards_name_metrics_that_the_operators_or_the_exporters_have() -> None:
-    queries = {
-        **dict(enumerate(_template_expressions())),
-        **{str(n): e for n, (_, e) in enumerate(expressions())},
-    }
-    named = {query: _metrics_of(query) for query in queries.values()}
+    queries = [*_template_expressions(), *(query for _, query in expressions())]
+    named = {query: _metrics_of(query) for query in queries}
     assert len(ALERTS) < len(named)
     assert all(named.values()), [query for query, found in named.items() if not found]
     known = families().keys() | EXPORTERS
