@@ -16,6 +16,7 @@ check: ## everything that needs no server: lint, format, types, layers, generate
 	$(DEV) lint-imports
 	$(DEV) python hack/objects.py --check
 	$(DEV) python -m mooring crds --check
+	$(DEV) python -m hack.metrics --check
 	$(DEV) python hack/web.py --check
 	./mooring --help >/dev/null
 
@@ -23,9 +24,10 @@ format: ## format and fix what can be fixed by itself
 	$(DEV) ruff check --fix .
 	$(DEV) ruff format .
 
-generated: ## generate the typed objects and the CRDs again
+generated: ## generate the typed objects, the CRDs and the list of metrics again
 	$(DEV) python hack/objects.py
 	$(DEV) python -m mooring crds --write
+	$(DEV) python -m hack.metrics
 
 crds: generated ## the same
 

@@ -34,7 +34,7 @@ from hack.kubernetes.binaries import (  # noqa: E402
 
 from hack import mo_service, old_redis  # noqa: E402
 
-__all__ = ["helm", "main", "prepare", "versitygw"]
+__all__ = ["helm", "main", "prepare", "prometheus", "promtool", "versitygw"]
 
 HELM = {3: ("helm", "helm.sh/helm/v3/cmd/helm"), 4: ("helm4", "helm.sh/helm/v4/cmd/helm")}
 
@@ -49,6 +49,21 @@ def versitygw() -> Path:
     """The S3 server of the object storage tests."""
     package = "github.com/versity/versitygw/cmd/versitygw"
     return build_module(ROOT / "hack" / "versitygw", "versitygw", package=package)
+
+
+def prometheus() -> Path:
+    """Prometheus, without its page and without the discovery of clouds: the tests name their targets."""
+    return _of_prometheus("prometheus")
+
+
+def promtool() -> Path:
+    """What checks and tests rules."""
+    return _of_prometheus("promtool")
+
+
+def _of_prometheus(name: str) -> Path:
+    package = f"github.com/prometheus/prometheus/cmd/{name}"
+    return build_module(ROOT / "hack" / "prometheus", name, package=package, tags="remove_all_sd")
 
 
 def _of_kubernetes() -> dict[str, Callable[[], object]]:
@@ -89,6 +104,8 @@ TIERS: dict[str, dict[str, Callable[[], object]]] = {
     "full": _of_full(),
     "cluster": _of_cluster(),
     "matrixone": {"mo-service": mo_service.build},
+    # Minutes of two processors; its tests are not among those of CI.
+    "nightly": {"prometheus": prometheus, "promtool": promtool},
 }
 
 

@@ -105,37 +105,46 @@ class Linked:
     """How long the build takes, for the message before it."""
 
 
-def build_module(directory: Path, name: str, *, package: str = ".", linked: Linked | None = None) -> Path:
-    """A program of the Go module in `directory`, built on first use with the toolchain of the servers."""
+def build_module(
+    directory: Path, name: str, *, package: str = ".", tags: str = "", linked: Linked | None = None
+) -> Path:
+    """A program of the Go module in `directory`, built on first use with the toolchain of the servers.
+
+    ``tags`` are Go's build tags, joined by commas; default: none.
+    """
     go = _toolchain()
-    target = _module_directory(directory, name, go, linked)
+    target = _module_directory(directory, name, go, tags, linked)
     if not target.is_dir():
         with locked(target):
             if not target.is_dir():
                 takes = f": {linked.takes}" if linked is not None else ""
                 _say(f"building {name} with Go {go.version}, once{takes}, into {target}")
                 with _staging(target) as staging:
-                    _compile_module(_installed(go), package, staging / name, directory, linked)
+                    _compile_module(_installed(go), package, staging / name, directory, tags, linked)
                     staging.rename(target)
     return target / name
 
 
-def _module_directory(directory: Path, name: str, go: _Go, linked: Linked | None) -> Path:
+def _module_directory(directory: Path, name: str, go: _Go, tags: str, linked: Linked | None) -> Path:
     sources = sorted(path for pattern in ("go.*", "*.go") for path in directory.glob(pattern))
     parts = [f"{path.name}\0".encode() + path.read_bytes() for path in sources]
     head = f"{name} {go.version} {platform.system()} {platform.machine()} {_FLAGS}"
+    if tags:
+        head += f" -tags {tags}"
     if linked is not None:
         head += f" {linked.ldflags} {linked.inputs} {platform.libc_ver()}"
     return cache_root() / name / hashlib.sha256(b"\0".join([head.encode(), *parts])).hexdigest()[:16]
 
 
-def _compile_module(go: _Go, package: str, output: Path, directory: Path, linked: Linked | None) -> None:
+def _compile_module(
+    go: _Go, package: str, output: Path, directory: Path, tags: str, linked: Linked | None
+) -> None:
     if linked is None or go.program is None:
-        _compile(go, package, output, cwd=directory, ldflags="-s -w")
+        _compile(go, package, output, cwd=directory, ldflags="-s -w", tags=tags)
         return
     with tempfile.TemporaryDirectory(prefix="mooring-build-") as scratch:
         more = linked.library(go.program, directory, Path(scratch))
-        _compile(go, package, output, cwd=directory, ldflags=linked.ldflags, more=more)
+        _compile(go, package, output, cwd=directory, ldflags=linked.ldflags, tags=tags, more=more)
 
 
 def _build_into(target: Path, programs: Mapping[str, str], go: _Go, module: Path) -> None:
@@ -150,10 +159,18 @@ def _build_into(target: Path, programs: Mapping[str, str], go: _Go, module: Path
 
 
 def _compile(
-    go: _Go, package: str, output: Path, *, cwd: Path, ldflags: str, more: Mapping[str, str] | None = None
+    go: _Go,
+    package: str,
+    output: Path,
+    *,
+    cwd: Path,
+    ldflags: str,
+    tags: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> None:
     verb = ["test", "-c"] if output.suffix == ".test" else ["build"]
-    command = [str(go.program), *verb, *_FLAGS, "-ldflags", ldflags, "-o", str(output), package]
+    flags = [*_FLAGS, *(["-tags", tags] if tags else [])]
+    command = [str(go.program), *verb, *flags, "-ldflags", ldflags, "-o", str(output), package]
     done = _run(command, deadline=_BUILD_DEADLINE, cwd=cwd, env={**_environment(), **(more or {})})
     if done.returncode != 0:
         raise BuildError(

@@ -428,3 +428,33 @@ async def test_an_object_that_cannot_be_read_is_told_so_and_holds_nobody_back() 
 
 def test_the_key_of_an_object_reads_as_kubectl_shows_it() -> None:
     assert str(Key("default", "a")) == "default/a"
+
+
+async def test_a_gauge_follows_the_condition_ready_and_goes_with_the_object() -> None:
+    class Measured(Greeter):
+        ready_metric: ClassVar[str] = "greeting_ready"
+
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport(), field_manager="test")
+        await define(client, Greeting)
+        async with operated(server.transport(), Measured()) as manager:
+
+            def value() -> float | None:
+                return manager.metrics.registry.get_sample_value(
+                    "greeting_ready", {"namespace": "default", "name": "a"}
+                )
+
+            async def gone() -> bool:
+                return value() is None
+
+            assert value() is None
+            await client.create(greeting())
+            await eventually(ready(client))
+            assert value() == 1.0
+            await client.patch(
+                Greeting, "a", MergePatch({"spec": {"text": "forbidden"}}), namespace="default"
+            )
+            await eventually(ready(client, "False"))
+            assert value() == 0.0
+            await client.delete(Greeting, "a", namespace="default")
+            await eventually(gone)

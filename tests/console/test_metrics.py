@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.charts.prometheus import served, until
 from tests.console.bed import ADMIN, ANN, bound
 from tests.console.served import Browser, Cluster, cluster
 
+from mooring.cache import SystemClock
+from mooring.catalog import packaged
 from mooring.console import Prometheus
-from mooring.console.metrics import filled
+from mooring.console.metrics import RANGES, Queries, filled
 from mooring.kube import MergePatch
 
 ONE = "namespaces/team-a/instances/redis-sentinel/cache/metrics"
@@ -148,3 +151,54 @@ def test_a_dot_of_a_name_is_that_dot_in_a_regular_expression() -> None:
     assert filled(query, namespace="team-a", name="a.b") == (
         """up{namespace="team-a",pod=~"a[.]b-[0-9]+",a!~'a[.]b',b="a.b",c=~`a[.]b`} > 1"""
     )
+
+
+#: What two exporters say, one of an instance of another namespace and one whose name only begins alike.
+_EXPORTED = "".join(
+    f"redis_memory_used_bytes{{namespace={namespace!r},pod={pod!r}}} {value}\n".replace("'", '"')
+    for namespace, pod, value in (
+        ("team-a", "redis-cluster-cache-0", "1024"),
+        ("team-a", "redis-cluster-cache-1", "NaN"),
+        ("team-a", "redis-cluster-cache-old-0", "7"),
+        ("team-b", "redis-cluster-cache-0", "7"),
+    )
+)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+async def test_a_real_prometheus_answers_every_query_of_the_catalog(made: Cluster, tmp_path: Path) -> None:
+    async def exported(_: web.Request) -> web.Response:
+        return web.Response(text=_EXPORTED, headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    app = web.Application()
+    app.router.add_get("/metrics", exported)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    sock = bound()
+    await web.SockSite(runner, sock).start()
+    target = f"127.0.0.1:{sock.getsockname()[1]}"
+    scrape = {"job_name": "redis", "honor_labels": True, "static_configs": [{"targets": [target]}]}
+    try:
+        async with served(tmp_path / "prometheus", [scrape]) as prometheus:
+            settings = Prometheus(url=prometheus.url)
+            root = await made.browser(await made.console(prometheus=settings)).signed_in(ADMIN)
+
+            async def shown() -> Any:
+                found = (await root.send("GET", f"{ONE}?range=7d")).json
+                assert found["source"] == "prometheus"
+                return found["charts"][0]["lines"]
+
+            lines = await until(shown, "the figures are there")
+            assert [line["name"] for line in lines] == ["redis-cluster-cache-0", "redis-cluster-cache-1"]
+            assert [value for _, value in lines[0]["points"]] == [1024.0] * len(lines[0]["points"])
+            assert {value for _, value in lines[1]["points"]} == {None}
+
+            queries = Queries(settings, SystemClock())
+            for entry in packaged():
+                for span in RANGES:
+                    charts = await queries.charts(entry, namespace="team-a", name="a.b", span=span)
+                    assert len(charts) == len(entry.spec.metrics.charts)
+            await queries.close()
+    finally:
+        await runner.cleanup()

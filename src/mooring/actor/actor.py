@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 import structlog
+from prometheus_client import Gauge
 
 from mooring.actor.children import Memory
 from mooring.actor.conditions import READY, STALLED, STANDARD, ConditionState, conclude, leaving, merged
@@ -94,6 +96,9 @@ class Actor(ABC, Generic[T]):
     #: Where the status is written; "" for a kind without a status subresource. Every write of that is another generation,
     #: so its conditions name none.
     status_subresource: ClassVar[str] = "status"
+    #: Name of a gauge with the labels ``namespace`` and ``name`` that follows the condition Ready: 1 while it is true,
+    #: else 0 (default: none).
+    ready_metric: ClassVar[str] = ""
 
     @abstractmethod
     async def observe(self, ctx: Context[T]) -> Outcome:
@@ -154,6 +159,10 @@ class _Runner(Generic[T]):
         self._conditions = tuple(actor.conditions_path.split("."))
         self._memories: dict[Key, tuple[str, Memory]] = {}
         self._repeats = Repeats(manager.clock)
+        self._ready: Gauge | None = None
+        if actor.ready_metric:
+            text = f"1 while a {actor.kind.resource.kind} has the condition Ready, else 0."
+            self._ready = manager.metrics.gauge(actor.ready_metric, text, ["namespace", "name"])
         self._client: CachedClient = manager.client.as_manager(f"mooring-{actor.name}")
         self._controller = Controller(actor.name, self.reconcile)
 
@@ -192,12 +201,14 @@ class _Runner(Generic[T]):
         if obj is None:
             _, memory = self._memories.pop(key, ("", None))
             self._repeats.forget(key)
+            self._unmeasured(key)
             self._actor.forget(key)
             if memory is not None and memory.owner is not None:
                 self._actor.deleted(cast("T", memory.owner))
             return Done()
         if not self._actor.manages(obj):
             self._memories.pop(key, None)
+            self._unmeasured(key)
             return Done()
         if obj.metadata.deletion_timestamp:
             return await self._clean_up(obj)
@@ -295,6 +306,15 @@ class _Runner(Generic[T]):
         memory.owner = obj
         return memory
 
+    def _measure(self, key: Key, ready: ConditionState) -> None:
+        if self._ready is not None:
+            self._ready.labels(*key).set(1.0 if ready.status else 0.0)
+
+    def _unmeasured(self, key: Key) -> None:
+        if self._ready is not None:
+            with suppress(KeyError):
+                self._ready.remove(*key)
+
     # --- status
 
     async def _flush(self, ctx: Context[T], outcome: Outcome | None) -> None:
@@ -309,6 +329,8 @@ class _Runner(Generic[T]):
         states = conclude(outcome, ctx.readiness) if outcome is not None else _states(have)
         if outcome is not None and ctx.obj.metadata.deletion_timestamp:
             states = leaving(states)
+        if outcome is not None:
+            self._measure(ctx.key, states[READY])
         generation = ctx.obj.metadata.generation if self._actor.status_subresource else None
         conditions = merged(have, states, generation=generation, now=ctx.now(), others=others)
         if conditions:
@@ -373,6 +395,7 @@ class _Runner(Generic[T]):
             READY: ConditionState(None, "Undecodable", message),
             STALLED: ConditionState(True, "Undecodable", message),
         }
+        self._measure(key, states[READY])
         path = resource.path(namespace=key.namespace, name=key.name)
         try:
             raw = msgspec.json.decode((await self._client.live.request("GET", path)).body)

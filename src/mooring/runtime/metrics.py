@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -134,6 +134,7 @@ class Metrics(Collector):
         self._informers: dict[str, weakref.ref[InformerSet]] = {}
         self._gauges: dict[str, Gauge] = {}
         self.registry.register(self)
+        ProcessCollector(registry=self.registry)
 
     def controller(self, stats: ControllerStats) -> None:
         """Publish a controller's numbers."""

@@ -6,7 +6,8 @@
         bed.kill("default", "redis-cluster-demo-0", "redis")
 
 Needs root, or a process started again by :mod:`mooring.local.node.rootless`. Nothing is left behind, also
-when the test fails. ``operators`` may be stopped and started apart from the plane.
+when the test fails. ``operators`` may be stopped and started apart from the plane. ``metrics_port`` is where they serve
+their metrics on loopback (default: nowhere).
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class _Bed(ABC, Generic[P]):
         settings: Settings = QUICK,
         catalog: Catalog | None = None,
         scope: str = "all",
+        metrics_port: int | None = None,
     ) -> None:
         self._directory = DataDirectory(directory)
         self._options = PlaneOptions(
@@ -71,6 +73,7 @@ class _Bed(ABC, Generic[P]):
         )
         self._operators = list(choose("*") if operators is None else operators)
         self._scope = scope
+        self._metrics_port = metrics_port
         self._task: asyncio.Task[None] | None = None
         self.plane: P
         self.client: Client
@@ -112,7 +115,9 @@ class _Bed(ABC, Generic[P]):
         """Apply the definitions and start the operators."""
         client = self.plane.client("mooring")
         await apply_crds(client, self._operators)
-        how = Operate(operators=self._operators, scope=self._scope, elect=False)
+        how = Operate(
+            operators=self._operators, scope=self._scope, elect=False, metrics_port=self._metrics_port
+        )
         self._task = asyncio.create_task(operate(client, how), name="operators")
 
     async def stop_operators(self) -> None:

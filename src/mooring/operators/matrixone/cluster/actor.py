@@ -69,6 +69,7 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
     owns = STAGES
     owns_by_metadata = (core.Secret,)
     finalizer = "matrixorigin.io/matrixonecluster"
+    ready_metric = "mooring_matrixone_cluster_ready"
     related = (
         Related(core.Pod, _cluster_of, label_selector=CLUSTER),
         Related(RestoreJob, lambda job: _restored_cluster(job)),

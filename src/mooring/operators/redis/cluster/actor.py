@@ -94,6 +94,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
     owns_by_metadata = (core.Secret,)
     dependencies = DEPENDENCIES
     conditions_path: ClassVar[str] = "standardConditions"
+    ready_metric: ClassVar[str] = "mooring_redis_cluster_ready"
 
     def __init__(
         self,
