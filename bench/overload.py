@@ -31,7 +31,7 @@ from pathlib import Path
 from redis.crc import key_slot
 from tests.operators.redis.cluster.stage import Stage, manifest
 
-from mooring.operators.redis.dial import DialError
+from mooring.operators.redis.dial import Dial, DialError
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, NotInTime
 from mooring.testing.process import operator_process, served
@@ -73,7 +73,7 @@ class Overload:
     async def call(self, pod: str, *words: str | int) -> None:
         """One command, however long it takes."""
         address = (await self.stage.addresses())[pod]
-        async with self.stage.dial.link(address, reply_timeout=PATIENCE) as link:
+        async with self.stage.dial.link(address) as link:
             await link.call(*words)
 
     # --- the loads
@@ -142,6 +142,7 @@ async def run(options: argparse.Namespace, directory: Path) -> int:
         await served(bed, group="redis.middleware.hc.cn")
         await bed.apply(manifest())
         stage = Stage(bed, "demo")
+        stage.dial = Dial(connect_timeout=PATIENCE, reply_timeout=PATIENCE)
         await stage.exact(NODES, within=PATIENCE)
         at = Overload(stage, options.megabytes, random.Random(options.seed))
         loads = {
