@@ -76,6 +76,15 @@ class Overload:
         async with self.stage.dial.link(address) as link:
             await link.call(*words)
 
+    async def idle(self, pod: str) -> None:
+        """Wait until no fork of it works: it would refuse another."""
+
+        async def alone() -> bool:
+            said = await self.stage.call(pod, "INFO", "persistence")
+            return "aof_rewrite_in_progress:0" in said and "rdb_bgsave_in_progress:0" in said
+
+        await self.stage.bed.until(alone, f"{pod} has no fork", within=PATIENCE)
+
     # --- the loads
 
     async def starve(self) -> None:
@@ -97,6 +106,7 @@ class Overload:
         pieces = self.megabytes // 8
         for at in range(pieces):
             await self.call(pod, "EVAL", FILL, 1, f"{{{tag}}}", at)
+        await self.idle(pod)
         await self.call(pod, "BGREWRITEAOF")
         for at in range(pieces // 4):
             await self.call(pod, "EVAL", FILL, 1, f"{{{tag}}}", at)
