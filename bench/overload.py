@@ -31,7 +31,7 @@ from pathlib import Path
 from redis.crc import key_slot
 from tests.operators.redis.cluster.stage import Stage, manifest
 
-from mooring.operators.redis.dial import DialError
+from mooring.operators.redis.dial import Dial, DialError
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, NotInTime
 from mooring.testing.process import operator_process, served
@@ -73,8 +73,17 @@ class Overload:
     async def call(self, pod: str, *words: str | int) -> None:
         """One command, however long it takes."""
         address = (await self.stage.addresses())[pod]
-        async with self.stage.dial.link(address, reply_timeout=PATIENCE) as link:
+        async with self.stage.dial.link(address) as link:
             await link.call(*words)
+
+    async def idle(self, pod: str) -> None:
+        """Wait until no fork of it works: it would refuse another."""
+
+        async def alone() -> bool:
+            said = await self.stage.call(pod, "INFO", "persistence")
+            return "aof_rewrite_in_progress:0" in said and "rdb_bgsave_in_progress:0" in said
+
+        await self.stage.bed.until(alone, f"{pod} has no fork", within=PATIENCE)
 
     # --- the loads
 
@@ -97,6 +106,7 @@ class Overload:
         pieces = self.megabytes // 8
         for at in range(pieces):
             await self.call(pod, "EVAL", FILL, 1, f"{{{tag}}}", at)
+        await self.idle(pod)
         await self.call(pod, "BGREWRITEAOF")
         for at in range(pieces // 4):
             await self.call(pod, "EVAL", FILL, 1, f"{{{tag}}}", at)
@@ -142,6 +152,7 @@ async def run(options: argparse.Namespace, directory: Path) -> int:
         await served(bed, group="redis.middleware.hc.cn")
         await bed.apply(manifest())
         stage = Stage(bed, "demo")
+        stage.dial = Dial(connect_timeout=PATIENCE, reply_timeout=PATIENCE)
         await stage.exact(NODES, within=PATIENCE)
         at = Overload(stage, options.megabytes, random.Random(options.seed))
         loads = {
