@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from asyncmy.errors import MySQLError
-from tests.embedded.test_matrixone_backup import digest, make, ready, session
+from tests.embedded.test_matrixone_backup import digest, make, ready, session, verified
 from tests.embedded.test_matrixone_life import SETTINGS
 
 from mooring.operators.matrixone import OPERATOR
@@ -68,6 +68,7 @@ metadata: {name: first}
 spec:
   source: {clusterRef: one}
   target: {fileSystem: {path: /shared/backups}}
+  verify: true
 """
 OVER = """
 apiVersion: core.matrixorigin.io/v1alpha1
@@ -122,6 +123,13 @@ async def test_a_backup_in_a_directory_is_restored_into_a_new_cluster(bed: Bed) 
     backup = await bed.client.get(Backup, done.status.backup, namespace="")
     assert backup.meta is not None
     assert int(str(backup.meta.size)) > 100_000
+
+    await bed.until(lambda: verified(bed, "first"), "the backup is tried out", within=240, every=0.2)
+    known = (await bed.get(BackupJob, "first")).status
+    assert known is not None
+    assert known.verified is not None
+    assert known.verified.passed, known.verified.message
+    assert "20000 rows in 1 tables" in known.verified.message
 
     over = await make(bed, RestoreJob, OVER.format(backup=done.status.backup, shared=SHARED), "over")
     assert (over.status.phase, over.status.reason) == ("Failed", "TargetInUse")

@@ -18,8 +18,8 @@ from mooring.operators.backup.agent import Result
 from mooring.operators.backup.outcome import Outcome
 from mooring.operators.backup.retention import Kept, Policy, outdated
 from mooring.operators.backup.types import Retention
-from mooring.operators.matrixone.backup import calendar, places, record_actor, verification
-from mooring.operators.matrixone.backup.records import kept_of
+from mooring.operators.matrixone.backup import calendar, job_actor, places, record_actor, verification
+from mooring.operators.matrixone.backup.records import kept_of, newest_verified
 from mooring.operators.matrixone.backup.request import Request
 from mooring.operators.matrixone.backup.rules import (
     TRIES,
@@ -43,6 +43,7 @@ from mooring.operators.matrixone.backup.verification import (
 from mooring.operators.matrixone.cluster import restore as restoring
 from mooring.operators.matrixone.types import (
     Backup,
+    BackupJobStatus,
     BackupMeta,
     BackupStatus,
     ClusterRestore,
@@ -396,3 +397,28 @@ def test_a_cluster_that_exists_takes_no_other_backup() -> None:
     found = restoring.refused(cluster(), log_set(restored=False))
     assert found is not None
     assert "began without a backup" in found.message
+
+
+def test_every_so_many_runs_of_a_schedule_are_verified_the_first_one_too() -> None:
+    def runs(every: int | None, **more: Any) -> list[bool | None]:
+        schedule = JobSchedule(cron="@daily", verify_every=every)
+        spec = replace(typed("BackupJob", **more).spec, schedule=schedule)
+        return [job_actor._is_verified(spec, BackupJobStatus(runs=at)) for at in range(4)]
+
+    assert runs(2) == [True, None, True, None]
+    assert runs(0) == runs(None) == [None] * 4
+    assert runs(None, spec__verify=True) == [True] * 4
+
+
+def test_the_newest_backup_that_passed_is_the_newest_verified_one() -> None:
+    def one(name: str, hours: int, *, passed: bool) -> Backup:
+        return Backup(
+            metadata=ObjectMeta(name=name),
+            meta=BackupMeta(at_time=(NOW - timedelta(hours=hours)).isoformat()),
+            status=BackupStatus(verified=Verification(at=NOW - timedelta(hours=hours - 1), passed=passed)),
+        )
+
+    assert newest_verified([]) is None
+    assert newest_verified([one("bad", 1, passed=False)]) is None
+    found = newest_verified([one("a", 9, passed=True), one("b", 5, passed=True), one("c", 1, passed=False)])
+    assert found == ("b", "2026-01-01T23:04:00Z")

@@ -7,7 +7,9 @@ server looks for its data. Read in this order:
 
 - `places`: where things are in a store; `contents`: what the server wrote, checked; `statement`: its SQL.
 - `agent`: what the Job does; `request`: what it is told; `run`: the Job.
+- `scratch`: the throw-away server that a backup is tried out on; `catalog`: the tables that are compared; `verification`: the rules.
 - `rules`: what a BackupJob or a RestoreJob does next; `calendar`: the runs of a schedule, and which backups go.
+- `gauges`: the metrics of schedules.
 - `job_actor`, `restore_actor`, `record_actor`: BackupJob, RestoreJob, Backup.
 """
 

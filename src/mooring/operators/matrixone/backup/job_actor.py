@@ -175,12 +175,13 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
     async def inputs(self, ctx: Context[BackupJob]) -> Inputs | Outcome:
         """The declaration, and the cluster as it is now."""
         made = Inputs(job=ctx.obj)
-        if _tries_out(ctx.obj) or ctx.obj.metadata.deletion_timestamp:
-            return await self._trial_inputs(ctx, made)
-        if made.status.phase in (COMPLETED, FAILED):
+        deleted = ctx.obj.metadata.deletion_timestamp is not None
+        if made.status.phase in (COMPLETED, FAILED) and not (_tries_out(ctx.obj) or deleted):
             return made
-        if (wrong := blocked_by(ctx.obj)) is not None:
+        if not deleted and (wrong := blocked_by(ctx.obj)) is not None:
             return wrong
+        if deleted or _tries_out(ctx.obj):
+            return await self._trial_inputs(ctx, made)
         if made.spec.schedule is not None:
             return Inputs(job=ctx.obj, calendar=await self._calendar(ctx, made, made.spec.schedule))
         found = self._source(ctx, made.spec)
@@ -202,7 +203,8 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
 
     def _source(self, ctx: Context[BackupJob], spec: BackupJobSpec, *, serves: bool = True) -> Source | Wait:
         """What is backed up; ``serves``: it has to be ready."""
-        assert spec.source is not None
+        if spec.source is None or not (spec.source.cluster_ref or spec.source.cn_set_ref):
+            return Wait("SourceNotFound", "spec.source: says nothing to back up", stalled=True)
         kind: type[MatrixOneCluster | CNSet] = MatrixOneCluster if spec.source.cluster_ref else CNSet
         name = spec.source.cluster_ref or spec.source.cn_set_ref or ""
         one = ctx.client.find(kind, name, namespace=ctx.key.namespace)
