@@ -283,6 +283,29 @@ class MatrixOneLane(Lane):
     }
 
 
+def markdown(figures: dict[str, Any]) -> str:
+    """The report for the page of benchmarks: a row per cause."""
+    how = f"{figures['machine']}, one-minute load {figures['load']}"
+    faults = f"{figures['faults']} faults in {figures['minutes']:.0f} minutes (seed {figures['seed']})"
+    lost = figures["lost_acknowledged"] + figures["lost_later_confirmed"]
+    rows = f"{figures['acknowledged']:,} acknowledged rows, of which **{lost} lost**"
+    lines = [
+        f"Measured on {figures['measured']}: {how}; {faults}, {rows}.",
+        "",
+        "| cause | faults | acknowledged | of them lost | gap p50 / max, s | exact p50 / max, s |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for cause, row in figures["causes"].items():
+        gap, whole = row["gap"], row["whole_again"]
+        cells = [
+            *(cause, str(row["number"]), f"{row['acknowledged']:,}", str(row["lost_acknowledged"])),
+            f"{gap['p50']:.1f} / {gap['max']:.1f}",
+            f"{whole['p50']:.0f} / {whole['max']:.0f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines + [f"\nFAILED: {why}" for why in figures["failures"]])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     about = (__doc__ or "").partition("\n")[0]
@@ -290,7 +313,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words.set_defaults(lanes=1, faults=60, rate=20.0)
     options = words.parse_args(arguments)
     return run(
-        MatrixOneLane, options, mark="python bench/matrixone_faults.py", results="matrixone_faults.json"
+        MatrixOneLane,
+        options,
+        mark="python bench/matrixone_faults.py",
+        results="matrixone_faults.json",
+        text_of=markdown,
     )
 
 
