@@ -37,7 +37,7 @@ from mooring.testing.matrixone_stage import MatrixOneStage, manifests
 if not __package__:  # run as a program: its sibling is found from the root of the tree
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.lanes import Causes, Lane, Place, parser
+from bench.lanes import LEADS_WITHIN, Causes, Lane, Place, parser
 from bench.lanes import main as run
 from bench.rest import READS
 
@@ -224,12 +224,17 @@ class MatrixOneLane(Lane):
             await asyncio.sleep(self._chance.uniform(5, 25))
         finally:
             os.kill(operator.pid, signal.SIGCONT)
-        await asyncio.sleep(5)  # a process that has lost its Lease ends
-        if operator.ended:
-            await asyncio.to_thread(operator.kill)
-            await asyncio.to_thread(operator.start)
-            return "operator, which ended"
-        return "operator"
+
+        # A process that has lost its Lease ends, and a Deployment would start it again.
+        async def settled() -> bool:
+            return operator.ended or await operator.leads()
+
+        await self.place.bed.until(settled, "the operator ends or leads", within=LEADS_WITHIN, every=0.2)
+        if not operator.ended:
+            return "operator"
+        await asyncio.to_thread(operator.kill)
+        await asyncio.to_thread(operator.start)
+        return "operator, which ended"
 
     async def api_errors(self, ledger: Any) -> str:
         """A compute node is killed while half of the operator's requests fail, before or after they were carried out."""

@@ -78,7 +78,7 @@ async def simulation(directory: Path) -> AsyncIterator[Simulation]:
         )
         await asyncio.to_thread(operator.start)
         stack.push_async_callback(asyncio.to_thread, operator.stop)
-        await until(operator.leads, START_WITHIN, "the operator does not lead")
+        await until(operator.leads, 5 * START_WITHIN, "the operator does not lead")
         yield Simulation(served=served, client=client, node=node, operator=operator)
 
 
