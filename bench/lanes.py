@@ -42,7 +42,7 @@ __all__ = ["LEADS_WITHIN", "WHOLE_WITHIN", "Causes", "Lane", "Place", "draw", "m
 
 WHOLE_WITHIN = 120.0
 """Seconds to be whole again."""
-LEADS_WITHIN = 60.0
+LEADS_WITHIN = 180.0
 """Seconds until an operator leads again: a dead one's Lease, and the start of the next one."""
 
 
@@ -365,15 +365,22 @@ def _struck(kind: type[Lane], options: argparse.Namespace) -> dict[str, Any]:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def main(kind: type[Lane], options: argparse.Namespace, *, mark: str, results: str) -> int:
-    """Strike and report; ``mark`` is the command whose table on the page ``--publish`` renews."""
+def main(
+    kind: type[Lane],
+    options: argparse.Namespace,
+    *,
+    mark: str,
+    results: str,
+    text_of: Callable[[dict[str, Any]], str] = markdown,
+) -> int:
+    """Strike and report; ``mark`` is the command whose table on the page ``--publish`` renews, by ``text_of``."""
     options.seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     configure_logging(level="error")
     figures = json.loads(options.source.read_text()) if options.source else _struck(kind, options)
     if options.publish:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / results).write_text(json.dumps(figures, indent=1) + "\n")
-        put(mark, markdown(figures))
+        put(mark, text_of(figures))
     text = json.dumps(figures, indent=2)
     if options.out:
         options.out.write_text(text + "\n")

@@ -37,7 +37,7 @@ from mooring.testing.matrixone_stage import MatrixOneStage, manifests
 if not __package__:  # run as a program: its sibling is found from the root of the tree
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.lanes import Causes, Lane, Place, parser
+from bench.lanes import LEADS_WITHIN, Causes, Lane, Place, parser
 from bench.lanes import main as run
 from bench.rest import READS
 
@@ -224,12 +224,17 @@ class MatrixOneLane(Lane):
             await asyncio.sleep(self._chance.uniform(5, 25))
         finally:
             os.kill(operator.pid, signal.SIGCONT)
-        await asyncio.sleep(5)  # a process that has lost its Lease ends
-        if operator.ended:
-            await asyncio.to_thread(operator.kill)
-            await asyncio.to_thread(operator.start)
-            return "operator, which ended"
-        return "operator"
+
+        # A process that has lost its Lease ends, and a Deployment would start it again.
+        async def settled() -> bool:
+            return operator.ended or await operator.leads()
+
+        await self.place.bed.until(settled, "the operator ends or leads", within=LEADS_WITHIN, every=0.2)
+        if not operator.ended:
+            return "operator"
+        await asyncio.to_thread(operator.kill)
+        await asyncio.to_thread(operator.start)
+        return "operator, which ended"
 
     async def api_errors(self, ledger: Any) -> str:
         """A compute node is killed while half of the operator's requests fail, before or after they were carried out."""
@@ -283,6 +288,29 @@ class MatrixOneLane(Lane):
     }
 
 
+def markdown(figures: dict[str, Any]) -> str:
+    """The report for the page of benchmarks: a row per cause."""
+    how = f"{figures['machine']}, one-minute load {figures['load']}"
+    faults = f"{figures['faults']} faults in {figures['minutes']:.0f} minutes (seed {figures['seed']})"
+    lost = figures["lost_acknowledged"] + figures["lost_later_confirmed"]
+    rows = f"{figures['acknowledged']:,} acknowledged rows, of which **{lost} lost**"
+    lines = [
+        f"Measured on {figures['measured']}: {how}; {faults}, {rows}.",
+        "",
+        "| cause | faults | acknowledged | of them lost | gap p50 / max, s | exact p50 / max, s |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for cause, row in figures["causes"].items():
+        gap, whole = row["gap"], row["whole_again"]
+        cells = [
+            *(cause, str(row["number"]), f"{row['acknowledged']:,}", str(row["lost_acknowledged"])),
+            f"{gap['p50']:.1f} / {gap['max']:.1f}",
+            f"{whole['p50']:.0f} / {whole['max']:.0f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines + [f"\nFAILED: {why}" for why in figures["failures"]])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     about = (__doc__ or "").partition("\n")[0]
@@ -290,7 +318,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words.set_defaults(lanes=1, faults=60, rate=20.0)
     options = words.parse_args(arguments)
     return run(
-        MatrixOneLane, options, mark="python bench/matrixone_faults.py", results="matrixone_faults.json"
+        MatrixOneLane,
+        options,
+        mark="python bench/matrixone_faults.py",
+        results="matrixone_faults.json",
+        text_of=markdown,
     )
 
 

@@ -1,6 +1,6 @@
 """Many MatrixOne clusters in one operator: seconds from cold to all Ready, writes and CPU at rest, memory.
 
-    python bench/matrixone_rest.py [--clusters 50] [--compute 2] [--seconds 120] [--settle 60] [--publish]
+    python bench/matrixone_rest.py [--clusters 50] [--compute 2] [--autoscale] [--seconds 120] [--settle 60] [--publish]
 
 The operator is `mooring run` as shipped, the API server and its controllers the embedded ones, each in a process of its own.
 Each cluster has three log stores, a transaction node, compute nodes and a proxy, in a namespace of its own. Their processes
@@ -78,7 +78,7 @@ async def simulation(directory: Path) -> AsyncIterator[Simulation]:
         )
         await asyncio.to_thread(operator.start)
         stack.push_async_callback(asyncio.to_thread, operator.stop)
-        await until(operator.leads, START_WITHIN, "the operator does not lead")
+        await until(operator.leads, 5 * START_WITHIN, "the operator does not lead")
         yield Simulation(served=served, client=client, node=node, operator=operator)
 
 
@@ -108,6 +108,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
             "load": load,
             "load_at_rest": round(os.getloadavg()[0], 1),
             "clusters": options.clusters,
+            "autoscale": options.autoscale,
             "pods": options.clusters * (3 + 1 + options.compute + 1),
             "all_ready_seconds": round(ready, 1),
             "operator_cpu_seconds_until_ready": round(cold_cpu, 1),
@@ -136,7 +137,13 @@ async def _declare(client: Client, options: argparse.Namespace) -> None:
         async with room:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             await create(client, "/api/v1/namespaces", body)
-            claim, cluster = manifests("mo", namespace=namespace, compute=options.compute)
+            policy = {
+                "minReplicas": options.compute,
+                "maxReplicas": options.compute + 1,
+                "metrics": [{"type": "sessions", "target": 100}],
+            }
+            group = {"autoscale": policy} if options.autoscale else {}
+            claim, cluster = manifests("mo", namespace=namespace, compute=options.compute, group=group)
             await create(client, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim)
             await create(client, MatrixOneCluster.resource.path(namespace=namespace), cluster)
 
@@ -189,7 +196,8 @@ def table(figures: dict[str, Any]) -> str:
         f"Measured on {figures['measured']}: {figures['machine']}, one-minute load {figures['load']} before and "
         f"{figures['load_at_rest']} at rest."
     )
-    lines = [head, "", f"| {figures['clusters']} clusters, {figures['pods']} pods | |", "|---|---:|"]
+    follow = " that follow their sessions" if figures["autoscale"] else ""
+    lines = [head, "", f"| {figures['clusters']} clusters{follow}, {figures['pods']} pods | |", "|---|---:|"]
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows.items())])
 
 
@@ -198,6 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="matrixone_rest.py", description=__doc__.partition("\n")[0])
     parser.add_argument("--clusters", type=int, default=50)
     parser.add_argument("--compute", type=int, default=2, help="compute nodes of each (2)")
+    parser.add_argument("--autoscale", action="store_true", help="their compute nodes follow their sessions")
     parser.add_argument("--seconds", type=float, default=120.0, help="of rest (120)")
     parser.add_argument("--settle", type=float, default=60.0, help="seconds between Ready and rest (60)")
     parser.add_argument("--within", type=float, default=900.0, help="seconds to be Ready (900)")

@@ -10,10 +10,18 @@ from typing import Any
 __all__ = ["CLASSES", "Outcome", "markdown", "percentile", "report", "table", "trouble"]
 
 CLASSES = {
-    "crash": ("master-killed", "master-removed", "master-emptied", "primary-killed", "primary-removed"),
-    "hang": ("master-hung", "primary-hung"),
-    "partition": ("partition", "isolation", "primary-isolated"),
-    "planned": ("master-deleted", "primary-deleted", "switch"),
+    "crash": (
+        "master-killed",
+        "master-removed",
+        "master-emptied",
+        "primary-killed",
+        "primary-removed",
+        "compute-node-killed",
+        "transaction-node-killed",
+    ),
+    "hang": ("master-hung", "primary-hung", "compute-node-hung", "transaction-node-hung"),
+    "partition": ("partition", "isolation", "primary-isolated", "compute-node-partitioned"),
+    "planned": ("master-deleted", "primary-deleted", "switch", "compute-node-deleted"),
 }
 """The causes whose gaps are one figure; the others only in combination with them, or with no gap to speak of."""
 PARTITIONS = frozenset(CLASSES["partition"])
@@ -185,7 +193,8 @@ def markdown(figures: dict[str, Any]) -> str:
     lines += ["", "| gap, s | faults | p50 | p99 | max |", "|---|---:|---:|---:|---:|"]
     for name, gap in figures["gaps"].items():
         words = " | ".join(f"{gap[key]:.2f}" for key in ("p50", "p99", "max"))
-        lines.append(f"| {name}: {', '.join(CLASSES[name])} | {gap['number']} | {words} |")
+        causes = ", ".join(one for one in CLASSES[name] if one in figures["causes"])
+        lines.append(f"| {name}: {causes} | {gap['number']} | {words} |")
     lag = figures["measuring_lag"]
     lines += [
         "",

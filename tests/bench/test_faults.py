@@ -14,11 +14,13 @@ import pytest
 from bench.cluster_faults import ClusterLane
 from bench.faults import SentinelLane
 from bench.lanes import Lane, draw
+from bench.matrixone_faults import MatrixOneLane
+from bench.matrixone_faults import markdown as matrixone_page
 from bench.mysql_faults import MySQLLane
 from bench.tally import CLASSES, Outcome, percentile, report, table, trouble
 
 ROOT = Path(__file__).resolve().parents[2]
-LANES: list[type[Lane]] = [SentinelLane, ClusterLane, MySQLLane]
+LANES: list[type[Lane]] = [SentinelLane, ClusterLane, MySQLLane, MatrixOneLane]
 FINE = Outcome(number=1, lane=0, cause="master-killed", victim="redis-0", acknowledged=500, confirmed=250)
 
 
@@ -99,6 +101,22 @@ def test_every_class_of_gaps_is_of_causes_there_are() -> None:
     there = {cause for lane in LANES for cause in lane.causes}
     assert {cause for causes in CLASSES.values() for cause in causes} <= there
     assert all(set(causes) & lane.causes.keys() for causes in CLASSES.values() for lane in LANES)
+
+
+def test_lost_rows_of_matrixone_are_on_its_page() -> None:
+    struck = replace(FINE, cause="compute-node-killed", lost_acknowledged=2, lost_confirmed=2, gap=1.5)
+    figures = {
+        "measured": "today",
+        "machine": "two",
+        "load": 1,
+        "minutes": 1.0,
+        "seed": 7,
+        **report([struck]),
+    }
+    text = matrixone_page(figures)
+    assert "500 acknowledged rows, of which **2 lost**" in text
+    assert "| compute-node-killed | 1 | 500 | 2 | 1.5 / 1.5 | 0 / 0 |" in text
+    assert "FAILED: 1 (compute-node-killed): 2 confirmed writes lost" in text
 
 
 @pytest.mark.parametrize("lane", LANES)

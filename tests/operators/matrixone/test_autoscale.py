@@ -29,6 +29,7 @@ from mooring.operators.matrixone.cnset.autoscale import (
 from mooring.operators.matrixone.cnset.inputs import Inputs, snapshot_of
 from mooring.operators.matrixone.cnset.plan import decide
 from mooring.operators.matrixone.cnset.status import report
+from mooring.operators.matrixone.explain import lines
 from mooring.operators.matrixone.look import Seen
 from mooring.operators.matrixone.specs import ClusterSpecs
 from mooring.operators.matrixone.types import (
@@ -181,6 +182,13 @@ async def test_whoever_scales_by_the_subresource_is_found() -> None:
         mine = MergePatch({"spec": {"replicas": 2}})
         await client.patch(CNSet, "t", mine, namespace=key.namespace)
         assert await scaled_by(client, CNSet, key) == "", "the remedy that the condition names helps"
+
+
+def test_why_says_what_the_load_calls_for() -> None:
+    status = {"autoscale": {"replicas": 2, "desired": 1, "since": "2026-01-01T12:00:00Z"}}
+    said = "The load calls for 1 compute nodes since 2026-01-01T12:00:00Z; 2 are in force"
+    assert list(lines(status)) == [said]
+    assert list(lines({"autoscale": {"replicas": 2}})) == []
 
 
 def cluster(**group: Any) -> MatrixOneCluster:

@@ -19,8 +19,12 @@ async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:
 
 
 def lines(status: Mapping[str, Any]) -> Iterator[str]:
-    """Roll-outs, every store that is not in service, and the groups of a cluster that are not ready."""
+    """Roll-outs, what the load calls for, every store that is not in service, and groups that are not ready."""
     yield from rolls(status)
+    scale = status.get("autoscale") or {}
+    if scale.get("desired") is not None:
+        nodes = f"{scale['desired']} compute nodes since {scale.get('since')}"
+        yield f"The load calls for {nodes}; {scale.get('replicas')} are in force"
     for one in status.get("stores") or ():
         if one.get("state") not in _WELL:
             load = ""
