@@ -6,7 +6,7 @@ from typing import Any
 
 from mooring.operators.workload.ownership import scaled_by
 
-SIZE = {"f:spec": {"f:size": {}}}
+SIZE: dict[str, Any] = {"f:spec": {"f:size": {}}}
 
 
 def entry(manager: str, *, subresource: str = "", fields: Any = SIZE) -> dict[str, Any]:
