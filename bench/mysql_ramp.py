@@ -45,13 +45,13 @@ class Trace:
         status = await self.stage.status()
         chosen = status.autoscale
         wish = f"{chosen.desired}" if chosen is not None and chosen.desired is not None else "-"
-        now = (self.clients, chosen.replicas if chosen else None, wish, status.available_replicas)
+        away = [f"{one.name} {one.state}" for one in status.instances or () if one.state != "Online"]
+        now = (self.clients, chosen.replicas if chosen else None, wish, status.available_replicas, *away)
         if now != self._last:
             self._last = now
-            print(
-                f"{time.monotonic() - self.began:6.0f} s  {now[0]:7}  {now[2]:>9}  {now[1]!s:>8}  {now[3]!s:>7}",
-                flush=True,
-            )
+            passed = f"{time.monotonic() - self.began:6.0f} s"
+            line = f"{passed}  {now[0]:7}  {wish:>10}  {now[1]!s:>8}  {now[3]!s:>7}  {', '.join(away)}"
+            print(line.rstrip(), flush=True)
         if chosen is not None and chosen.replicas and self.sizes[-1:] != [chosen.replicas]:
             self.sizes.append(chosen.replicas)
         return status.available_replicas or 0
@@ -80,7 +80,7 @@ async def ramp(options: argparse.Namespace, directory: Path) -> list[int]:
         await bed.apply(manifest("ramp", size=3, image=options.image, config=SMALL, autoscale=policy))
         await stage.exact(within=300)
         trace = Trace(stage)
-        print("  time    clients  called for  in force  serving")
+        print("    time  clients  called for  in force  serving  not serving")
         await trace.until(3)
         async with AsyncExitStack() as stack:
             step = options.target

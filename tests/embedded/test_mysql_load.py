@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.embedded.conftest import MakeMySQL
 
-from mooring.kube import MergePatch
+from mooring.kube import Invalid, MergePatch
 from mooring.kube.objects.core import Event
 from mooring.operators.mysql.types import MySQLCluster
 from mooring.testing.mysql_stage import MySQLStage
@@ -67,6 +67,10 @@ async def test_the_policy_stands_still_once_the_scale_subresource_sets_the_size(
     make_mysql: MakeMySQL,
 ) -> None:
     stage = await make_mysql(size=2, autoscale=POLICY)
+    with pytest.raises(Invalid, match="lower minReplicas or raise maxReplicas"):
+        await stage.patch({"autoscale": {"minReplicas": 4}})
+    with pytest.raises(Invalid, match="give Connections or"):
+        await stage.patch({"autoscale": {"metrics": [{"type": "Love", "target": 5}]}})
     path = MySQLCluster.resource.path(namespace=stage.namespace, name=stage.name, subresource="scale")
     body = msgspec.json.encode({"spec": {"replicas": 1}})
     await stage.bed.client.request(

@@ -162,12 +162,12 @@ def test_what_is_remembered_does_not_change_while_nothing_new_is_called_for() ->
 def test_what_is_remembered_carries_the_window_to_another_process() -> None:
     moment = later(0.4)
     status = remembered(None, decide(3, POLICY, [cpu(100)], None, moment), 3, moment)
-    assert status.since == later(1)
-    assert decide(3, POLICY, [cpu(100)], wish_of(status), later(60.9)).replicas == 3
-    due = decide(3, POLICY, [cpu(100)], wish_of(status), later(61))
-    status = remembered(status, due, 3, later(61))
+    assert status.since == later(0)
+    assert decide(3, POLICY, [cpu(100)], wish_of(status), later(59.9)).replicas == 3
+    due = decide(3, POLICY, [cpu(100)], wish_of(status), later(60.4))
+    status = remembered(status, due, 3, later(60.4))
     assert (status.replicas, status.desired, status.since) == (6, None, None)
-    assert status.last_scale_time == later(61)
+    assert status.last_scale_time == later(60)
 
 
 def test_what_is_not_declared_has_defaults() -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Final
 
 from mooring.kube.part import Part
@@ -367,6 +367,5 @@ def remembered(
 
 
 def _second(moment: datetime) -> datetime:
-    """Status holds whole seconds; rounding up never shortens a window."""
-    whole = moment.replace(microsecond=0)
-    return whole if whole == moment else whole + timedelta(seconds=1)
+    """Status holds whole seconds. Rounded down, so that a window ends with a measurement and not one period later."""
+    return moment.replace(microsecond=0)

@@ -11,12 +11,13 @@ from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, s
 from mooring.cache import rfc3339
 from mooring.kube.objects.meta import Condition
 from mooring.operators.redis.cluster.moves import InSync, MoveSlots, Settle, Target, Verdict, Wait
-from mooring.operators.redis.cluster.names import Names
+from mooring.operators.redis.cluster.names import Names, selector_of
 from mooring.operators.redis.cluster.slots import Transfer, shares, span
 from mooring.operators.redis.cluster.snapshot import Blocked
 from mooring.operators.redis.cluster.status import described, phase_of, progress
-from mooring.operators.redis.cluster.types import RedisClusterStatus, Retry, SlotPlan, SlotRange
+from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus, Retry, SlotPlan, SlotRange
 from mooring.operators.redis.dial import Address
+from mooring.runtime.crd import crd_of
 
 STARTING = Wait(reason="PodsStarting", message="5 of 6 nodes answer")
 
@@ -94,6 +95,16 @@ def test_a_pod_that_is_not_there_has_a_condition_that_says_since_when() -> None:
     never_made = seen(0, RedisClusterStatus(), 4)
     assert told(never_made, 4) == ("False", "PodMissing", rfc3339(NOW))
     assert (never_made.conditions or [])[4].domain_name == "demo-4.demo.default.svc.cluster.local"
+
+
+def test_an_autoscaler_finds_the_pods_by_the_selector_that_the_scale_subresource_names() -> None:
+    scale = crd_of(RedisCluster).scale
+    assert scale is not None
+    assert scale.render()["labelSelectorPath"] == ".status.selector"
+    shown = described(
+        RedisClusterStatus(), snapshot(whole()), names=Names("demo"), namespace="default", hosts={}
+    )
+    assert dict(one.split("=") for one in (shown.selector or "").split(",")) == selector_of("demo")
 
 
 # --- slots that do not get through -------------------------------------------------------------------------
