@@ -4,7 +4,7 @@ CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 LOCK = uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate pyproject.toml
 
-.PHONY: nightly web help check format types generated test test-all test-operator test-clusters mutants flakes kubernetes kubernetes-down transcript bare image dist specs crds soak soak-mysql campaign campaign-real bench api lock
+.PHONY: nightly web help check format types generated test test-all test-operator test-clusters mutants flakes kubernetes kubernetes-down transcript bare image dist site specs crds soak soak-mysql campaign campaign-real bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -69,6 +69,9 @@ image: ## build the container image of Mooring without a container engine: make 
 dist: ## all that a release consists of: make dist OUT=dist SIGN=KEY URL=https://...
 	MOORING_LOCK=dist ./mooring exec python hack/dist.py $(if $(OUT),--output $(OUT)) $(if $(SIGN),--sign $(SIGN)) $(if $(URL),--url $(URL))
 
+site: ## the documentation as a site, links checked: make site OUT=site
+	MOORING_LOCK=site ./mooring exec python hack/site.py $(if $(OUT),--output $(OUT))
+
 specs: ## Kubernetes' own specs on the embedded control plane; PODS=1: those with pods: make specs ONLY=Quota ON=real JOBS=4
 	$(DEV) python hack/kubernetes/specs.py $(if $(PODS),--pods) --on $(or $(ON),embedded) -j $(or $(JOBS),4) --only '$(ONLY)'
 
@@ -101,6 +104,7 @@ lock: ## resolve the dependencies again (needs uv)
 	$(LOCK) --extra local --extra console --extra objectstore -c requirements/operators.txt -o requirements/run.txt
 	$(LOCK) --extra local --extra console --extra objectstore --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(LOCK) --group dist -o requirements/dist.txt
+	$(LOCK) --extra local --extra console --extra objectstore --group site -c requirements/run.txt -o requirements/site.txt
 
 web: ## build the page of the console into the package (needs npm)
 	$(DEV) python hack/web.py

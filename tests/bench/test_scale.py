@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.embedded
 @pytest.mark.timeout(90)
+@pytest.mark.nightly
 def test_simulated_clusters_become_healthy_and_rest_without_a_write() -> None:
     words = ["bench/scale.py", "--clusters", "2", "--settle", "4", "--seconds", "5", "--within", "40"]
 

@@ -160,6 +160,7 @@ def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.embedded
 @pytest.mark.timeout(180)
+@pytest.mark.nightly
 def test_both_peers_are_made_struck_and_counted(tmp_path: Path) -> None:
     words = ["bench/table.py", "--rounds", "1", "--lanes", "2", "--steady", "0", "--out", str(tmp_path / "o")]
     done = subprocess.run(

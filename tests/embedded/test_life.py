@@ -227,6 +227,7 @@ async def test_one_directory_has_one_plane(program: Program, home: Path) -> None
         assert (await running.client().request("GET", "/readyz")).status == 200
 
 
+@pytest.mark.nightly
 async def test_two_planes_live_side_by_side(program: Program, home: Path) -> None:
     async with program.up(home / "one") as one, program.up(home / "two") as two:
         await asyncio.gather(create(one.client()), create(two.client()))
@@ -578,6 +579,7 @@ async def test_a_plain_user_sees_the_demo(home: Path) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.nightly
 def test_a_machine_without_user_namespaces_is_told_what_allows_them() -> None:
     with plain_user() as user:
         data = user.home / "data"

@@ -188,6 +188,7 @@ def text(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
 
 
+@pytest.mark.nightly
 async def test_an_archive_that_cannot_be_made_does_not_keep_a_cluster_from_a_failover(
     mysql: MySQLStage,
 ) -> None:

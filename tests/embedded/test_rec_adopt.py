@@ -123,6 +123,7 @@ async def test_a_running_cluster_is_taken_over_as_it_runs_and_rolled_when_the_us
         await stage.delete()
 
 
+@pytest.mark.nightly
 async def test_a_running_pair_is_taken_over_as_it_runs_and_rolled_when_the_user_changes_it(
     plane: Bed,
 ) -> None:

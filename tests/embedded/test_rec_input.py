@@ -208,6 +208,7 @@ async def test_a_pair_and_a_cluster_do_not_turn_into_one_another_before_they_run
     assert len(await stage.pods()) == 2
 
 
+@pytest.mark.nightly
 async def test_new_nodes_that_find_no_place_come_with_smaller_resources_and_old_ones_serve_on(
     make: Make, plane: Bed
 ) -> None:

@@ -24,6 +24,7 @@ def operator() -> Operator:
     return replace(OPERATOR, register=partial(OPERATOR.register, timeout=SECONDS))
 
 
+@pytest.mark.nightly
 async def test_a_change_that_takes_too_long_is_failed_harms_nothing_and_ends_well_by_itself(
     make: Make,
 ) -> None:
@@ -86,6 +87,8 @@ async def test_slots_that_cannot_move_are_answered_and_move_as_soon_as_they_can(
     assert "CONFIG SET maxmemory" in (status.reason or "")
     assert len(versions) <= 3, "what is said is written when it changes, and not per try"
     assert await stage.kept(500) == 500
+    # Now: on a slow machine the moves take longer than this operator is patient, and it says so once more.
+    await stage.tells("RebalanceSlotsFailed", "UpgradeClusterFailed")
 
     for pod in await stage.addresses():
         await stage.call(pod, "CONFIG", "SET", "maxmemory", 0)
@@ -94,4 +97,4 @@ async def test_slots_that_cannot_move_are_answered_and_move_as_soon_as_they_can(
     assert await stage.kept(500) == 500
     status = await stage.status()
     assert (status.reason, status.reason_type, status.slot_plan) == (None, None, None)
-    await stage.tells("RebalanceSlotsFailed", "UpgradeClusterFailed", "UpgradeClusterSuccess")
+    await stage.tells("UpgradeClusterSuccess")

@@ -358,6 +358,7 @@ async def operators(bed: Bed, **how: Any) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.nightly
 async def test_operators_of_every_scope_work_side_by_side(shared_bed: Bed) -> None:
     wide, narrow = RedisStage(shared_bed, "wide"), RedisStage(shared_bed, "narrow")
     document = manifest("wide")

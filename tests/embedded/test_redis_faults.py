@@ -160,7 +160,11 @@ async def test_a_briefly_hung_master_stays_master(cluster: MakeCluster) -> None:
     assert await stage.master() == master
 
 
-@pytest.mark.parametrize("from_machine", [False, True], ids=["from-its-peers", "from-everything"])
+@pytest.mark.parametrize(
+    "from_machine",
+    [pytest.param(False, marks=pytest.mark.nightly), True],
+    ids=["from-its-peers", "from-everything"],
+)
 async def test_a_master_cut_off_is_replaced_and_follows_when_the_cut_heals(
     cluster: MakeCluster, from_machine: bool
 ) -> None:

@@ -139,7 +139,7 @@ async def test_a_changed_password_shuts_nobody_out_and_restarts_nothing(
     assert await stage.master() != master
 
 
-@pytest.mark.parametrize("whose", ["a replica", "the master"])
+@pytest.mark.parametrize("whose", [pytest.param("a replica", marks=pytest.mark.nightly), "the master"])
 async def test_the_old_password_goes_also_where_a_server_restarted_while_both_were_valid(
     cluster: MakeCluster, whose: str
 ) -> None:

@@ -79,6 +79,7 @@ async def backed_up(bed: Bed | KubernetesBed, cluster: str, group: str) -> None:
     await backups.over(f"{cluster}-once")
 
 
+@pytest.mark.nightly
 async def test_a_cluster_moves_to_another_authority_while_clients_write(
     shared_bed: Bed | KubernetesBed,
 ) -> None:

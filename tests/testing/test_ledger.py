@@ -249,6 +249,7 @@ async def test_a_cluster_is_written_all_over_and_a_loss_in_one_shard_is_seen(tmp
         assert report.lost_confirmed > 0
 
 
+@pytest.mark.nightly
 async def test_a_shard_that_is_silent_to_the_end_is_a_pause_although_the_other_is_written(
     tmp_path: Path,
 ) -> None:
@@ -299,6 +300,7 @@ def test_a_rate_that_is_none_is_refused(rate: str, capsys: pytest.CaptureFixture
     assert f"--rate: '{rate}': must be a number of writes per second" in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 async def test_without_a_rate_it_writes_as_fast_as_it_is_answered(tmp_path: Path) -> None:
     async with redis_cluster(tmp_path) as nodes:
         out = io.StringIO()
@@ -308,6 +310,7 @@ async def test_without_a_rate_it_writes_as_fast_as_it_is_answered(tmp_path: Path
         assert json.loads(out.getvalue())["acknowledged"] > 1100, "more than at the default rate"
 
 
+@pytest.mark.nightly
 async def test_a_master_that_is_cut_off_and_names_itself_is_not_asked_for_ever(tmp_path: Path) -> None:
     async with redis_cluster(tmp_path) as nodes:
         dial = Dial()

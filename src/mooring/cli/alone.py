@@ -19,16 +19,25 @@ from mooring.runtime.crd import render_crds, to_yaml
 
 __all__ = ["main"]
 
+_NAMESPACE = "mooring-system"
+
 
 def main(operator: Operator, arguments: Sequence[str] | None = None) -> None:
     """Run the command line; the API server is that of ``$KUBECONFIG``, ``~/.kube/config`` or the pod's account.
 
-    ``run`` applies the definitions and runs the operator, with its options; ``crd`` prints the definitions; ``why``
-    prints what an object of its first kind waits for.
+    ``run`` applies the definitions, unless told otherwise, and runs the operator, with its options; ``crd`` prints the
+    definitions; ``why`` prints what an object of its first kind waits for.
     """
     parser = argparse.ArgumentParser(prog=operator.name)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="apply the definitions and run the operator")
+    run.add_argument("--no-crds", action="store_true", help="the definitions are there already: apply none")
+    run.add_argument(
+        "--lease-namespace",
+        default=_NAMESPACE,
+        metavar="NAMESPACE",
+        help=f"where the Lease is by which one of several processes leads ({_NAMESPACE})",
+    )
     for option in operator.options:
         run.add_argument(*option.flags, type=option.parse, default=option.default, help=option.doc)
     commands.add_parser("crd", help="print the definitions")
@@ -42,15 +51,17 @@ def main(operator: Operator, arguments: Sequence[str] | None = None) -> None:
         asyncio.run(_why(operator, options.namespace, options.name))
     else:
         settings = {one.keyword: getattr(options, one.attribute) for one in operator.options}
-        asyncio.run(_run(replace(operator, register=partial(operator.register, **settings))))
+        chosen = replace(operator, register=partial(operator.register, **settings))
+        asyncio.run(_run(chosen, define=not options.no_crds, namespace=options.lease_namespace))
 
 
-async def _run(operator: Operator) -> None:
+async def _run(operator: Operator, *, define: bool, namespace: str) -> None:
     configure_logging()
     client = Client(HttpTransport(Config.load()))
     try:
-        await apply_crds(client, [operator])
-        await operate(client, Operate(operators=[operator]))
+        if define:
+            await apply_crds(client, [operator])
+        await operate(client, Operate(operators=[operator], namespace=namespace))
     finally:
         await client.close()
 

@@ -199,6 +199,7 @@ async def test_a_copy_that_fails_leaves_nothing_half_done(bench: Bench, pod: Pod
     assert copy.executed.contains((await bench.see(pod.like)).executed)
 
 
+@pytest.mark.nightly
 async def test_a_donor_that_hangs_is_given_up(bench: Bench, pod: Pod) -> None:
     donor = bench.servers.all[1]
     donor.kill(signal.SIGSTOP)

@@ -11,6 +11,7 @@ import msgspec
 
 from mooring.actor import APPLIED, Context
 from mooring.kube.client import Client
+from mooring.kube.errors import Conflict, Invalid
 from mooring.kube.object import Object, controller_of, metadata_of
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import JsonPatch, MergePatch
@@ -154,7 +155,10 @@ async def stop_rolling(ctx: Context[Any], one: apps.StatefulSet) -> None:
 async def put_template(
     ctx: Context[Any], one: apps.StatefulSet, template: dict[str, Any], *, annotations: Mapping[str, str]
 ) -> None:
-    """Replace a template as a whole: an apply would leave what other managers once put into it."""
+    """Replace a template as a whole: an apply would leave what other managers once put into it.
+
+    Raises `Conflict` when the StatefulSet has changed since the cache saw it: look again.
+    """
     name = one.metadata.name or ""
     live = ctx.client.get(apps.StatefulSet, name, namespace=ctx.key.namespace)
     operations: list[dict[str, Any]] = [
@@ -166,7 +170,13 @@ async def put_template(
         ),
         {"op": "replace", "path": "/spec/template", "value": template},
     ]
-    await ctx.client.patch(apps.StatefulSet, name, JsonPatch(operations), namespace=ctx.key.namespace)
+    try:
+        await ctx.client.patch(apps.StatefulSet, name, JsonPatch(operations), namespace=ctx.key.namespace)
+    except Invalid as error:
+        if error.causes:
+            raise  # it names the fields of the template that break a rule
+        # How the API server answers a test that fails.
+        raise Conflict(error.message, status=409, reason="Conflict") from error
 
 
 def _escaped(key: str) -> str:

@@ -123,6 +123,7 @@ async def test_an_operator_that_dies_between_forgetting_and_taking_back_is_conti
 
 
 @pytest.mark.embedded
+@pytest.mark.nightly
 async def test_a_node_that_was_away_does_not_bring_the_stranger_back(
     cluster: Servers, stranger: Servers
 ) -> None:
