@@ -23,8 +23,8 @@ def test_a_change_is_reviewed_and_applied(signed_in: Page, plane: Plane, axe: st
     page.find("edit").click()
     page.until(lambda: page.field("size").get_attribute("value") == "3")
     assert not page.find("apply").is_enabled()
-    assert not page.field("storage").is_enabled()
-    assert "Cannot be changed any more." in page.driver.find_element(By.ID, "field-storage-hint").text
+    assert not page.field("storageClass").is_enabled()
+    assert "Cannot be changed any more." in page.driver.find_element(By.ID, "field-storageClass-hint").text
     page.type("size", "99")
     page.until(lambda: "at most 10" in page.driver.find_element(By.ID, "field-size-error").text)
     page.type("size", "5")

@@ -148,7 +148,9 @@ CASES: dict[str, list[Case]] = {
     "MooringMySQLArchiveBehind": _aged("mooring_mysql_archive_complete_timestamp_seconds", 15),
     "MooringMatrixOneClusterNotReady": _gone("mooring_matrixone_cluster_ready"),
     "MooringMatrixOneBackupTooOld": _aged("mooring_matrixone_backup_last_success_timestamp_seconds", 60),
-    "MooringMatrixOneBackupNotVerified": _aged("mooring_matrixone_backup_last_verified_timestamp_seconds", 120),
+    "MooringMatrixOneBackupNotVerified": _aged(
+        "mooring_matrixone_backup_last_verified_timestamp_seconds", 120
+    ),
     "MooringOperatorAbsent": [
         Case(series={}, fires=["3m"], quiet=["1m"], labels=JOB),
         Case(series={_series("leader_election_master_status", name="mooring"): "0x9"}, quiet=["5m"]),

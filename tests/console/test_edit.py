@@ -47,7 +47,7 @@ async def test_the_form_is_filled_from_the_live_object(bed: Bed, root: Browser) 
     form = await root.ok("GET", ONE + "/form")
     assert form["values"]["size"] == 3
     assert form["values"]["maxmemory"] == "192mb"
-    assert form["form"]["parameters"]["properties"]["storage"]["x-immutable"] is True
+    assert form["form"]["parameters"]["properties"]["storageClass"]["x-immutable"] is True
     assert form["base"]["document"]["spec"]["password"] == MASKED
     assert "status" not in form["base"]["document"]
     await patched(bed, {"spec": {"size": 5}})
@@ -171,7 +171,7 @@ async def test_an_instance_made_again_under_the_name_is_not_changed(bed: Bed, ro
     [
         ({"size": 99}, "size", "at most 10"),
         ({"size": None}, "size", "needed"),
-        ({"storage": "9Gi"}, "storage", "cannot be changed"),
+        ({"storageClass": "fast"}, "storageClass", "cannot be changed"),
         ({"odd": 1}, "odd", "no such field"),
     ],
 )
