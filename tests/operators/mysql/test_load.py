@@ -125,6 +125,12 @@ def test_the_policy_stands_still_while_an_autoscaler_sets_the_size() -> None:
     assert over.status.autoscale is None
 
 
+def test_a_refused_declaration_keeps_the_chosen_number() -> None:
+    scene = busy().record(autoscale=AutoscaleStatus(replicas=3)).want(scaling=None)
+    assert isinstance(scene.decide(), InSync)
+    assert load.shown(scene.snapshot) == AutoscaleStatus(replicas=3)
+
+
 def cluster(spec: MySQLClusterSpec, status: MySQLClusterStatus | None = None) -> MySQLCluster:
     return MySQLCluster(metadata=ObjectMeta(name="demo", namespace="default"), spec=spec, status=status)
 

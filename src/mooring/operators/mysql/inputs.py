@@ -217,7 +217,7 @@ def read_inputs(
     )
     wanted = wanted_of(cluster, found)
     if isinstance(blocked, Terminal):
-        wanted = replace(wanted, size=_replicas(there) or wanted.size, sound=False)
+        wanted = replace(wanted, size=_replicas(there) or wanted.size, scaling=None, sound=False)
     specs = Specs(cluster, found)
     return Inputs(
         cluster=cluster,

@@ -72,9 +72,10 @@ class Reads:
 
 def ownership(snapshot: Snapshot, member: Member, server: Server) -> Record | None:
     """Stand still while another one sets the size, and say so; go on once it does not."""
-    before = snapshot.status.autoscale
+    if snapshot.wanted.scaling is None:
+        return None
+    before, owner = snapshot.status.autoscale, snapshot.observed.size_owner
     stands = before is not None and before.reason == CONTESTED
-    owner = snapshot.observed.size_owner if snapshot.wanted.scaling is not None else ""
     if owner and not stands:
         after = contested(owner, "spec.size")
         return Record(status=replace(snapshot.status, autoscale=after), why=after.message or "")
@@ -97,8 +98,6 @@ def follow(snapshot: Snapshot, member: Member, server: Server) -> Record | None:
 
 def shown(snapshot: Snapshot) -> AutoscaleStatus | None:
     """What status remembers of a cluster in which nothing else is to be done."""
-    if snapshot.wanted.scaling is None:
-        return None
     before, decided = snapshot.status.autoscale, decision(snapshot)
     if decided is None:
         return before

@@ -37,7 +37,7 @@ class Wanted:
     size: int = 3
     """Declared, or called for by the load."""
     scaling: Scaling | None = None
-    """``None``: the load decides nothing."""
+    """``None``: the load decides nothing, or the declaration is refused."""
     flavor: Flavor = "mariadb"
     image: str = ""
     domain: str = ""

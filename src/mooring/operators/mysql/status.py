@@ -74,7 +74,10 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict, *, unknown: Seq
     status = first if first is not None else snapshot.status
     if status.retry is not None and isinstance(verdict, InSync):
         status = replace(status, retry=None)
-    if snapshot.wanted.scaling is None or isinstance(verdict, InSync):
+    spec = inputs.cluster.spec
+    if spec is None or spec.autoscale is None:
+        status = replace(status, autoscale=None)
+    elif isinstance(verdict, InSync):
         status = replace(status, autoscale=load.shown(snapshot))
     status = _seen(status, snapshot, verdict, inputs)
     ready = readiness(snapshot)
