@@ -499,13 +499,16 @@ async def _checked(request: Request, secrets: Path, beside: Beside, facts: Mappi
 async def _stopped(beside: Beside) -> bool:
     """Whether the server has ended, so that it writes nothing any more."""
     (beside.run / STOP).touch()
-    if not (beside.run / GO).exists():
-        return True  # it never began
+    # Also a script that has not begun is waited for: once this process is gone, it would wait for it without end.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ENDS):
             while not beside.ended:
                 await asyncio.sleep(LOOK)
-    return beside.ended
+    if beside.ended or (beside.run / GO).exists():
+        return beside.ended
+    (beside.run / "ready").unlink(missing_ok=True)  # one that begins later finds that it is too late
+    await asyncio.sleep(LOOK)
+    return True
 
 
 # --- the stores --------------------------------------------------------------------------------------------
