@@ -34,7 +34,7 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Begin": ("quickstart", "comparison"),
     "Run": (
         *("redis-sentinel", "redis-cluster", "mysql", "matrixone", "object-storage"),
-        *("operations", "runbooks", "console", "security", "limits"),
+        *("operations", "metrics", "runbooks", "console", "security", "limits"),
     ),
     "Write operators": ("write-an-operator", "testing"),
     "Know": ("architecture", "benchmarks"),

@@ -93,6 +93,15 @@ def test_a_backup_is_not_said_to_serve() -> None:
     )
 
 
+def test_of_a_backup_that_failed_it_is_not_said_that_nothing_is_in_the_way() -> None:
+    failed = condition("Ready", "False", "NoSpace", "the target is full; make room and make another backup")
+    over = condition("Progressing", "False", "InSync", "the backup failed")
+    said = "\n".join(explained(cluster(failed, over), serves=False, now=NOW))
+    assert "  Not ready: the target is full" in said
+    assert "  Nothing more is done: the backup failed" in said
+    assert "in the way" not in said
+
+
 def test_a_warning_of_what_is_over_is_dated_and_stands_below() -> None:
     said = text(
         cluster(SERVES, RESTS),

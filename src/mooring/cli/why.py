@@ -260,7 +260,9 @@ def _standing(conditions: Mapping[str, Mapping[str, Any]], words: tuple[str, str
     elif progressing.get("status") == "True":
         held, why, text = "Waits or works", progressing, _said(progressing)
     else:
-        held, why, text = "Nothing is in the way", progressing, str(progressing.get("message"))
+        # A backup that failed is over: nothing holds it back, but nothing brings it forward either.
+        held = "Nothing is in the way" if ready.get("status") == "True" else "Nothing more is done"
+        why, text = progressing, str(progressing.get("message"))
     if ready.get("message") == why.get("message"):
         yield f"  {head}; {held[0].lower()}{held[1:]}: {_said(ready)}"
     else:
