@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.real_node, pytest.mark.asyncio(loop_scope="module"), p
 LEASES = (LEASE, "mooring-redis-cluster-all")
 #: Rights of each release's account that no request shows: to own objects, asked of whoever sets owner references where
 #: that admission plugin is on (OpenShift), to label pods that HarmonyCloud's operator made, to read an object that
-#: cannot be decoded, which the schema of backups keeps away, and to read the log of a backup that takes minutes.
+#: cannot be decoded, which the schema of backups keeps away, to read the log of a backup that takes minutes, and to make
+#: claims of nodes to come where they are to be larger, which the storage class of this cluster does not allow.
 BACKUPS = {("", "pods/log", "get")} | {
     ("redis.mooring.dev", f"{kind}{part}", verb)
     for kind in ("redisbackups", "redisbackupschedules")
@@ -40,6 +41,7 @@ UNSEEN = {
     "rec-mooring": {
         ("redis.middleware.hc.cn", "redisclusters/finalizers", "update"),
         ("", "pods", "patch"),
+        ("", "persistentvolumeclaims", "create"),
         *BACKUPS,
     },
 }
