@@ -29,8 +29,9 @@ pytestmark = [pytest.mark.real_node, pytest.mark.asyncio(loop_scope="module"), p
 LEASES = (LEASE, "mooring-redis-cluster-all")
 #: Rights of each release's account that no request shows: to own objects, asked of whoever sets owner references where
 #: that admission plugin is on (OpenShift), to label pods that HarmonyCloud's operator made, to read an object that
-#: cannot be decoded, which the schema of backups keeps away, to read the log of a backup that takes minutes, and to
-#: look at the process of a master that hangs.
+#: cannot be decoded, which the schema of backups keeps away, to read the log of a backup that takes minutes, to look at the
+#: process of a master that hangs, and to make claims of nodes to come where they are to be larger, which the storage class
+#: of this cluster does not allow.
 BACKUPS = {("", "pods/log", "get")} | {
     ("redis.mooring.dev", f"{kind}{part}", verb)
     for kind in ("redisbackups", "redisbackupschedules")
@@ -43,6 +44,7 @@ UNSEEN = {
         ("", "pods", "patch"),
         ("", "pods/exec", "get"),
         ("", "pods/exec", "create"),
+        ("", "persistentvolumeclaims", "create"),
         *BACKUPS,
     },
 }
