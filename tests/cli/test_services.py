@@ -217,8 +217,8 @@ async def test_an_edit_sends_what_was_changed_and_nothing_else(shell: Shell) -> 
     spec = (await shell.live("a"))["spec"]
     assert (spec["size"], spec["config"]) == (5, {"hz": "20"})
     assert "nothing was changed" in await shell.run("edit", "redis-sentinel", "a", "--set", "size=5")
-    said = await shell.run("edit", "redis-sentinel", "a", "--set", "storage=2Gi", status=1)
-    assert "storage: This cannot be changed any more." in said
+    said = await shell.run("edit", "redis-sentinel", "a", "--set", "storageClass=fast", status=1)
+    assert "storageClass: This cannot be changed any more." in said
 
 
 async def test_an_edit_in_an_editor_is_kept_when_it_is_refused(

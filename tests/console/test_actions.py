@@ -101,7 +101,7 @@ async def test_an_action_needs_the_rights_and_the_instance_it_was_shown_for(
         ({"name": "Bad"}, "lower case"),
         ({"set": {}}, "it does nothing"),
         ({"field": "none"}, "no field 'none'"),
-        ({"field": "storage"}, "that can be changed"),
+        ({"field": "storageClass"}, "that can be changed"),
         ({"field": "size", "target": {"plural": "pods", "name": "x"}}, "of the instance itself"),
         ({"set": {"/metadata/finalizers": []}}, "is not below"),
         ({"set": {"/status/x": 1}}, "is not below"),
