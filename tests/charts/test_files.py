@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from hack.build import helm
 
 from mooring.operators.registry import OPERATORS
 
@@ -74,3 +77,18 @@ def test_the_dashboards_are_such_that_grafana_takes() -> None:
         ids = [panel["id"] for panel in board["panels"]]
         assert len(ids) == len(set(ids))
         assert all(target["expr"] for panel in board["panels"] for target in panel["targets"])
+
+
+@pytest.mark.kubernetes
+def test_the_right_to_run_commands_in_pods_can_be_left_out(tmp_path: Path) -> None:
+    def rights(*values: str) -> str:
+        switches = [word for value in ("operators=*", *values) for word in ("--set", value)]
+        command = [str(helm(3)), "template", "mooring", str(CHART), "--kube-version", "1.33.0", *switches]
+        command += ["--show-only", "templates/rbac.yaml"]
+        done = subprocess.run(
+            command, env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert "pods/exec" in rights()
+    assert "pods/exec" not in rights("rbac.exec=false")

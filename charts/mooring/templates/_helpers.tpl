@@ -269,11 +269,13 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [namespaces]
   verbs: [get]
 {{- end }}
-{{- if has "redis-cluster" $names }}
+{{- if and (has "redis-cluster" $names) .Values.rbac.exec }}
 # Whether the process of a master that does not answer stands still. API servers ask for one verb, newer ones for both.
 - apiGroups: [""]
   resources: [pods/exec]
   verbs: [get, create]
+{{- end }}
+{{- if has "redis-cluster" $names }}
 # Whether HarmonyCloud's operator runs: its lock.
 - apiGroups: [""]
   resources: [endpoints]
