@@ -32,7 +32,13 @@ from mooring.operators.mysql.moves import (
     Tune,
 )
 from mooring.operators.mysql.steps import STILL, Steps
-from mooring.operators.mysql.survey import login_of, read_accounts, read_server, read_topology
+from mooring.operators.mysql.survey import (
+    login_of,
+    read_accounts,
+    read_server,
+    read_topology,
+    with_backup_account,
+)
 from mooring.operators.mysql.topology import Member, Server
 from mooring.operators.workload.pods import Pod
 from mooring.testing.mysql import CREDENTIALS, Servers, TestServer
@@ -635,3 +641,23 @@ async def test_no_replica_looks_errant_under_load(bench: Bench) -> None:
     finally:
         stop.set()
     assert sum(await asyncio.gather(*writers)) > 0
+
+
+async def test_a_table_of_accounts_that_a_client_locked_hides_no_server(image: str, bench: Bench) -> None:
+    (one,) = await bench.start(1)
+    await bench.found(one, [], semi_sync=False)
+    member = Member(pod=Pod(name=one.name, ordinal=0, ip=one.address))
+
+    async def there() -> bool:
+        seen = await read_topology(bench.dial, bench.dialect, [member], login=bench.login, primary=one.name)
+        assert seen.answering, seen.members[0].error
+        seen = await with_backup_account(seen, bench.dial, bench.dialect, login=bench.login, primary=one.name)
+        return seen.answering[0][1].backup_account
+
+    assert await there()
+    async with bench.dial.open(one.address, bench.login) as link:
+        await link.query("DROP USER 'mooring_backup'@'%'")
+        assert not await there()
+        await link.query(f"LOCK TABLES {bench.dialect.users} WRITE")
+        assert await there()  # unknown
+    assert not await there()

@@ -13,6 +13,7 @@ from tests.operators.mysql.builders import NOW, Scene, healthy
 
 from mooring.actor import InSync
 from mooring.operators.mysql import advice
+from mooring.operators.mysql.config import live_defaults
 from mooring.operators.mysql.events import notes_of
 from mooring.operators.mysql.explain import lines
 from mooring.operators.mysql.moves import Record, Tune, Verdict
@@ -64,7 +65,7 @@ def loaded(counted: Mapping[str, int] | None = None, sizes: Mapping[str, Setting
 
 def scene(mode: str = "Auto", *, size: int = 3, **wanted: Any) -> Scene:
     """A cluster whose servers can be measured."""
-    made = healthy(size=size, tuning=mode, tuning_window=60.0, memory=4 * GI, **wanted)
+    made = healthy(size=size, **{"tuning": mode, "tuning_window": 60.0, "memory": 4 * GI, **wanted})
     for name in list(made.members):
         made = made.server(name, load=loaded())
     return made
@@ -402,6 +403,33 @@ def test_a_kept_change_goes_back_where_more_sessions_come_than_memory_is_for() -
     assert isinstance(move, Tune)
     assert (move.effect, move.value, len(move.targets)) == ("GiveBack", MI, 3)
     assert "memory guard" in move.why
+
+
+def test_pods_do_not_start_again_with_a_kept_change_past_a_limit_that_fell() -> None:
+    big = {**SIZES, "tmp": replace(SIZES["tmp"], value=64 * MI)}
+    lower = scene(memory=1280 * MI).server("demo-1", load=loaded(sizes=big))
+    lower = lower.see(set=replace(lower.observed.set, current=False))
+    assert not isinstance(lower.decide(), Tune | InSync)  # the roll-out begins
+    move = lower.record(tuning=kept()).decide()
+    assert isinstance(move, Tune)
+    assert move.effect == "GiveBack"
+    assert "memory guard" in move.why
+
+
+def test_a_trial_ends_where_a_server_could_come_to_need_more_than_its_limit() -> None:
+    trial = on_trial()
+    assert isinstance(trial.decide(), InSync)
+    move = trial.want(memory=850 * MI).decide()
+    assert isinstance(move, Tune)
+    assert move.effect == "Revert"
+    assert "memory guard" in move.why
+
+
+def test_a_kept_change_does_not_hold_sizes_below_what_a_raised_limit_gives() -> None:
+    pool = TuningResult(value=640 * MI, previous=512 * MI, variables=["innodb_buffer_pool_size"], at=NOW)
+    one = TuningStatus(applied={"pool": pool})
+    assert kept_values(one, live_defaults("mariadb", 1 * GI)) == {"innodb_buffer_pool_size": str(640 * MI)}
+    assert kept_values(one, live_defaults("mariadb", 8 * GI)) == {}
 
 
 def test_static_tuning_takes_everything_back_and_forgets_it() -> None:

@@ -117,15 +117,17 @@ class Dialect(ABC):
         if load:
             held = {*held, *self._tuned, *_SESSION, "max_connections", *self.caches}
         wanted = f"; SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed(held)})" if held else ""
-        backup = f"(SELECT COUNT(*) FROM {self.users} WHERE User = {quoted(BACKUP)})"  # noqa: S608 - constants
         return (
             f"SELECT @@version AS version, @@server_id AS server_id, @@GLOBAL.max_connections AS max_connections, {self.columns}, {self.positions}, "
             f"@@GLOBAL.{source}_enabled AS source, @@GLOBAL.{replica}_enabled AS replica, "
-            f"@@GLOBAL.{source}_timeout AS timeout, @@GLOBAL.{source}_wait_point AS wait_point, "
-            f"{backup} AS backup; {self.replication()}; "
+            f"@@GLOBAL.{source}_timeout AS timeout, @@GLOBAL.{source}_wait_point AS wait_point; {self.replication()}; "
             f"SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Threads_connected', 'Com_select', 'Ssl_server_not_after', "
             f"'{source}_clients', '{source}_status', '{source}_wait_sessions'{counted}){wanted}"
         )
+
+    def backup_account(self) -> str:
+        """Query for ``found``: whether there is the account of backups. It reads a table, which a client may have locked."""
+        return f"SELECT COUNT(*) AS found FROM {self.users} WHERE User = {quoted(BACKUP)}"  # noqa: S608 - constants
 
     def server(self, results: Sequence[Sequence[Row]]) -> Server:
         """Reads what `survey` brought."""
@@ -154,7 +156,6 @@ class Dialect(ABC):
                 waiting=int(status.get(f"{source}_wait_sessions") or 0),
                 active=status.get(f"{source}_status") == "ON",
             ),
-            backup_account=number(row, "backup") > 0,
             certificate=status.get("ssl_server_not_after") or "",
             held=held,
             load=self._load(status, held) if _COUNTERS["reads"] in status else None,

@@ -236,10 +236,9 @@ def wanted_of(cluster: MySQLCluster, found: Found) -> Wanted:
     durability, failover = spec.durability or DurabilitySpec(), spec.failover or FailoverSpec()
     maintenance = spec.maintenance or Maintenance()
     names, given = Names(cluster.metadata.name or ""), spec.config or {}
-    ours = {
-        **live_defaults(found.flavor, found.memory, tuned=spec.tuning != "Off"),
-        **kept_values(cluster.status.tuning if cluster.status is not None else None),
-    }
+    defaults = live_defaults(found.flavor, found.memory, tuned=spec.tuning != "Off")
+    kept = kept_values(cluster.status.tuning if cluster.status is not None else None, defaults)
+    ours = {**defaults, **kept}
     taken = {key.strip().lower().replace("-", "_") for key in given}
     return Wanted(
         size=size_of(cluster),

@@ -13,7 +13,7 @@ from mooring.operators.mysql.dial import Dial, DialError
 from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.snapshot import Snapshot
-from mooring.operators.mysql.survey import login_of, read_accounts, read_topology
+from mooring.operators.mysql.survey import login_of, read_accounts, read_topology, with_backup_account
 from mooring.operators.mysql.topology import Member
 from mooring.operators.mysql.tuning import MEASURED
 from mooring.operators.mysql.types import MySQLClusterStatus
@@ -38,6 +38,13 @@ async def read_snapshot(
         held=sorted(
             {canonical(key) for key in (*wanted.config, *(status.config or {}), *forced(wanted.flavor))}
         ),
+    )
+    topology = await with_backup_account(
+        topology,
+        dial,
+        dialect_of(wanted.flavor),
+        login=login_of(inputs.credentials),
+        primary=status.primary or "",
     )
     leader = topology.member(status.primary or "")
     if leader is not None and leader.server is not None and _has_accounts(inputs):

@@ -14,13 +14,21 @@ from dataclasses import replace
 from mooring.operators.mysql.accounts import Account, Accounts, WantedUser, account, privileges
 from mooring.operators.mysql.credentials import ACCOUNTS, OWN, Credentials
 from mooring.operators.mysql.dial import Dial, DialError, Link, Login
-from mooring.operators.mysql.dialect import Dialect, text_of
+from mooring.operators.mysql.dialect import Dialect, number, text_of
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.names import OPERATOR_USER
 from mooring.operators.mysql.relay import received
 from mooring.operators.mysql.topology import Member, Server, Topology
 
-__all__ = ["NO_ADDRESS", "login_of", "read_accounts", "read_purged", "read_server", "read_topology"]
+__all__ = [
+    "NO_ADDRESS",
+    "login_of",
+    "read_accounts",
+    "read_purged",
+    "read_server",
+    "read_topology",
+    "with_backup_account",
+]
 
 NO_ADDRESS = "NoAddress"
 """Error of a member whose pod has no address yet."""
@@ -150,6 +158,26 @@ async def read_accounts(
         text_of(row, "name"): (text_of(row, "charset"), text_of(row, "collation")) for row in schemata
     }
     return Accounts(users=found, databases=databases)
+
+
+async def with_backup_account(
+    topology: Topology, dial: Dial, dialect: Dialect, *, login: Login, primary: str
+) -> Topology:
+    """The topology with what the primary says of the account of backups; where it does not say, the account counts as there.
+
+    It is asked apart from the survey, so that a table that a client locked hides no server, and not while a commit waits.
+    """
+    leader = topology.member(primary)
+    server = leader.server if leader is not None else None
+    if leader is None or server is None or server.read_only or server.semi_sync.waiting:
+        return topology
+    try:
+        async with dial.kept(leader.pod.ip, login, name=leader.name) as link:
+            found = number(await link.one(dialect.backup_account(), timeout=2 * QUICK), "found") > 0
+    except DialError:
+        return topology
+    asked = replace(leader, server=replace(server, backup_account=found))
+    return replace(topology, members=[asked if one is leader else one for one in topology.members])
 
 
 def _receives(server: Server) -> bool:

@@ -35,14 +35,17 @@ MEASURED: Final = frozenset({"Recommend", "Auto"})
 """Modes in which counters are read."""
 AGAIN: Final = 86400.0
 """Seconds until a change that did not help is tried again."""
+MEMORY: Final = ("pool", "tmp", "log_buffer", "table_cache", "thread_cache")
+"""Settings that take memory, in the order in which they go back."""
 PATIENCE: Final = 10
 """Windows that a trial waits for work to measure."""
 
 
-def kept_values(tuning: TuningStatus | None) -> dict[str, str]:
-    """The kept changes, by variable."""
+def kept_values(tuning: TuningStatus | None, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The kept changes, by variable, but for those that ``defaults`` exceed since the memory limit was raised."""
     kept = (tuning.applied if tuning is not None else None) or {}
-    return {name: str(one.value) for one in kept.values() for name in one.variables or ()}
+    values = {name: one.value for one in kept.values() for name in one.variables or ()}
+    return {name: str(value) for name, value in values.items() if value > int((defaults or {}).get(name, 0))}
 
 
 def on_trial(tuning: TuningStatus | None) -> frozenset[str]:
@@ -61,16 +64,21 @@ def tune(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         return verdict
     if now.trial is not None:
         return _trial(snapshot, now, now.trial)
-    if verdict := _guard(snapshot, now) or _measure(snapshot, now):
+    if verdict := _measure(snapshot, now):
         return verdict
     return _begin(snapshot, now) if snapshot.wanted.tuning == "Auto" else None
 
 
 def retreat(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
-    """A trial under which a replica falls behind, or that is being taken back, ends before anything else goes on."""
+    """What cannot stay goes back before anything else goes on: pods must not start again with more than a limit that fell.
+
+    That is a trial under which a replica falls behind, or that is being taken back, and a kept change past the memory guard.
+    """
     now = snapshot.status.tuning
-    if now is None or now.trial is None:
+    if now is None:
         return None
+    if now.trial is None:
+        return _yield(snapshot, now) or _guard(snapshot, now)
     late = [
         (one.name, it.replication.lag or 0)
         for one, it in snapshot.replicas
@@ -81,6 +89,8 @@ def retreat(snapshot: Snapshot, member: Member, server: Server) -> Verdict | Non
     if late and now.trial.applied:
         name, lag = late[0]
         return _revert(snapshot, now, now.trial, f"{name} fell behind by {lag:.0f} s")
+    if now.trial.applied and now.trial.setting in MEMORY and (why := _over(snapshot)):
+        return _revert(snapshot, now, now.trial, why)
     return None
 
 
@@ -125,16 +135,24 @@ def _yield(snapshot: Snapshot, now: TuningStatus) -> Verdict | None:
 
 def _guard(snapshot: Snapshot, now: TuningStatus) -> Verdict | None:
     """The memory limit fell, or more sessions work than when a change was kept: it goes back."""
+    why = _over(snapshot)
+    for name in MEMORY if why else ():
+        if kept := (now.applied or {}).get(name):
+            return _give_back(snapshot, name, kept, why)
+    return None
+
+
+def _over(snapshot: Snapshot) -> str:
+    """Which server could come to need more memory than it may; "" for none."""
     memory = snapshot.wanted.memory
     for one, it in snapshot.topology.answering:
         if not memory or it.load is None or advice.footprint(it.load) <= advice.allowed(memory):
             continue
-        for name in ("pool", "tmp", "log_buffer", "table_cache", "thread_cache"):
-            if kept := (now.applied or {}).get(name):
-                needed = advice.footprint(it.load) >> 20
-                why = f"memory guard: {one.name} could come to need {needed} MiB of {advice.allowed(memory) >> 20} MiB"
-                return _give_back(snapshot, name, kept, why)
-    return None
+        needed = advice.footprint(it.load) >> 20
+        return (
+            f"memory guard: {one.name} could come to need {needed} MiB of {advice.allowed(memory) >> 20} MiB"
+        )
+    return ""
 
 
 # --- measuring -------------------------------------------------------------------------------------------
