@@ -57,6 +57,7 @@ def condition(kind: str, message: str = "") -> dict[str, Any]:
             False,
             "",
         ),  # a volume made by hand may be larger than what was asked for
+        (volume("3Gi", "1Gi", "5Gi"), False, ""),  # it has enough, and its class may not be resizable
         (volume("2Gi", "1Gi", "1Gi"), True, "Growing"),
         (volume("2Gi", "2Gi", "1Gi"), False, "Growing"),
         (volume("2Gi", "1Gi"), False, "Unbound"),
@@ -90,8 +91,8 @@ def test_what_needs_a_person_names_field_and_remedy() -> None:
     quota = "exceeded quota: small, requested: requests.storage=1Gi"
     fixed = "the storageclass that provisions the pvc must support resize"
     for one, refused, texts in (
-        (volume("500Mi", "1Gi", "1Gi"), "", ("a volume never shrinks: put it back",)),
-        (volume("2Gi", "5Gi", "2Gi"), "", ("declare more than 2Gi",)),
+        (volume("500Mi", "1Gi", "1Gi"), "", ("a volume never shrinks: declare 1Gi",)),
+        (volume("2Gi", "5Gi", "2Gi"), "", ("declare 5Gi, or more than 2Gi to give",)),
         (volume("2Gi", "1Gi", "1Gi"), quota, (quota, "raise requests.storage in the ResourceQuota")),
         (volume("2Gi", "1Gi", "1Gi"), fixed, (fixed, "allowVolumeExpansion: true")),
         (

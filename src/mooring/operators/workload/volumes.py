@@ -82,11 +82,14 @@ class Volume:
 
     @property
     def small(self) -> bool:
-        """Its request is to be raised; or lowered to a size above what it has, after an expansion that failed."""
+        """Its request is to be raised; or lowered to a size above what it has, after an expansion that failed.
+
+        A volume that has enough stays as it is, whatever was asked for: one made by hand often cannot be resized.
+        """
         if not self.capacity:
             return False
-        wanted, requested = parse_quantity(self.wanted), parse_quantity(self.requested)
-        return requested < wanted or parse_quantity(self.capacity) < wanted < requested
+        wanted = parse_quantity(self.wanted)
+        return parse_quantity(self.capacity) < wanted != parse_quantity(self.requested)
 
     @property
     def too_large(self) -> bool:
@@ -229,9 +232,9 @@ class Growth:
             return f"{name} cannot grow to {one.wanted}: {self.refused[one.claim]}; {_remedy(self.refused[one.claim])}"
         if one.state == "TooLarge":
             has = one.capacity or one.requested
-            text = f"{name} has more than {one.wanted}; a volume never shrinks: put it back"
+            text = f"{name} is larger than {one.wanted}; a volume never shrinks: declare {one.requested}"
             failed = parse_quantity(has) < parse_quantity(one.requested)
-            return f"{text}, or declare more than {has} to give the larger size up" if failed else text
+            return f"{text}, or more than {has} to give the larger size up" if failed else text
         if one.state == "ResizePending":
             return (
                 f"{name} is enlarged, its file system is not yet; most drivers do that within a minute. After "
