@@ -112,6 +112,20 @@ def test_what_needs_a_person_names_field_and_remedy() -> None:
         assert growth.wait(after=1.0) is None
 
 
+def test_claims_that_are_alike_are_said_once() -> None:
+    """A condition with a sentence for each of a hundred claims cannot be read; status.volumes has them all."""
+    there = {f"data-shop-{at}": claim(f"data-shop-{at}", "1Gi", "1Gi") for at in range(4)}
+    pods = [f"shop-{at}" for at in range(4)]
+    volumes = claimed_volumes([claim("data", "2Gi")], pods, there)
+    growth = Growth(where=WHERE, volumes=volumes, refused=dict.fromkeys(there, "no"))
+    (said,) = growth.unmet()
+    assert said == (
+        f"{WHERE}: the claim data-shop-0 cannot grow to 2Gi: no; correct that, or put the size back "
+        "(3 more in status.volumes)"
+    )
+    assert len(growth.shown() or []) == 4
+
+
 def test_claims_on_their_way_are_a_wait_and_those_as_declared_are_nothing() -> None:
     growth = Growth(where=WHERE, volumes=(volume("2Gi", "2Gi", "1Gi"),))
     wait = growth.wait(after=30.0)

@@ -211,9 +211,15 @@ class Growth:
         return made or None
 
     def unmet(self) -> list[str]:
-        """What needs a person, each with field and remedy."""
-        late = [one for one in self.volumes if one.claim in self.refused or one.state in _PEOPLE]
-        return [self._message(one) for one in late if one.state]
+        """What needs a person, with field and remedy: the first claim in each state, and how many others there are."""
+        alike: dict[str, list[Volume]] = {}
+        for one in self.volumes:
+            if one.state and (one.claim in self.refused or one.state in _PEOPLE):
+                alike.setdefault("Refused" if one.claim in self.refused else one.state, []).append(one)
+        return [
+            f"{self._message(first)}{f' ({len(others)} more in status.volumes)' if others else ''}"
+            for first, *others in alike.values()
+        ]
 
     def wait(self, *, after: float) -> Wait | None:
         """The wait for claims that are on their way."""

@@ -12,7 +12,7 @@ from tests.operators.redis.cluster.servers import Servers
 from mooring.kube.object import Key
 from mooring.operators.redis.cluster.pulse import Pulse
 from mooring.operators.redis.dial import Dial
-from mooring.runtime.lease import FenceLost
+from mooring.runtime import FenceLost
 
 pytestmark = pytest.mark.timeout(60)
 KEY = Key("default", "demo")

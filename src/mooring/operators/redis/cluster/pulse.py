@@ -13,7 +13,7 @@ from typing import Final
 from mooring.kube.object import Key
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.dial import Dial, Refused, Unreachable
-from mooring.runtime.lease import FenceLost
+from mooring.runtime import FenceLost
 
 __all__ = ["BEAT", "Pulse"]
 
