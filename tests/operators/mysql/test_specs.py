@@ -444,7 +444,7 @@ def test_claims_that_are_smaller_than_declared_are_to_grow() -> None:
     [
         (
             {"size": "500Mi"},
-            "spec.storage.size: the claim data-demo-0 has more than 500Mi; a volume never shrinks",
+            "spec.storage.size: the claim data-demo-0 is larger than 500Mi; a volume never shrinks",
         ),
         ({"emptyDir": {}}, "spec.storage: the pods keep their data on claims; put it back"),
         ({"storageClass": "fast"}, "spec.storage.storageClass: the claim data-demo-0 is of the class plain"),

@@ -57,6 +57,7 @@ def condition(kind: str, message: str = "") -> dict[str, Any]:
             False,
             "",
         ),  # a volume made by hand may be larger than what was asked for
+        (volume("3Gi", "1Gi", "5Gi"), False, ""),  # it has enough, and its class may not be resizable
         (volume("2Gi", "1Gi", "1Gi"), True, "Growing"),
         (volume("2Gi", "2Gi", "1Gi"), False, "Growing"),
         (volume("2Gi", "1Gi"), False, "Unbound"),
@@ -90,8 +91,8 @@ def test_what_needs_a_person_names_field_and_remedy() -> None:
     quota = "exceeded quota: small, requested: requests.storage=1Gi"
     fixed = "the storageclass that provisions the pvc must support resize"
     for one, refused, texts in (
-        (volume("500Mi", "1Gi", "1Gi"), "", ("a volume never shrinks: put it back",)),
-        (volume("2Gi", "5Gi", "2Gi"), "", ("declare more than 2Gi",)),
+        (volume("500Mi", "1Gi", "1Gi"), "", ("a volume never shrinks: declare 1Gi",)),
+        (volume("2Gi", "5Gi", "2Gi"), "", ("declare 5Gi, or more than 2Gi to give",)),
         (volume("2Gi", "1Gi", "1Gi"), quota, (quota, "raise requests.storage in the ResourceQuota")),
         (volume("2Gi", "1Gi", "1Gi"), fixed, (fixed, "allowVolumeExpansion: true")),
         (
@@ -109,6 +110,20 @@ def test_what_needs_a_person_names_field_and_remedy() -> None:
         [shown] = growth.shown() or []
         assert shown.message == said
         assert growth.wait(after=1.0) is None
+
+
+def test_claims_that_are_alike_are_said_once() -> None:
+    """A condition with a sentence for each of a hundred claims cannot be read; status.volumes has them all."""
+    there = {f"data-shop-{at}": claim(f"data-shop-{at}", "1Gi", "1Gi") for at in range(4)}
+    pods = [f"shop-{at}" for at in range(4)]
+    volumes = claimed_volumes([claim("data", "2Gi")], pods, there)
+    growth = Growth(where=WHERE, volumes=volumes, refused=dict.fromkeys(there, "no"))
+    (said,) = growth.unmet()
+    assert said == (
+        f"{WHERE}: the claim data-shop-0 cannot grow to 2Gi: no; correct that, or put the size back "
+        "(3 more in status.volumes)"
+    )
+    assert len(growth.shown() or []) == 4
 
 
 def test_claims_on_their_way_are_a_wait_and_those_as_declared_are_nothing() -> None:

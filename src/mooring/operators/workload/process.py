@@ -32,11 +32,12 @@ for at in 1 2; do
     echo "$at ${{one##*/}}" $(sed -n -e 's/^State:[^A-Za-z]*\\([A-Za-z]\\).*/\\1/p' \\
       -e 's/^[a-z]*voluntary_ctxt_switches:[^0-9]*//p' "$main")
   done
-  [ "$at" = 2 ] || sleep {APART}
+  [ "$at" = 2 ] || sleep {APART} || exit
 done
 """
 """For each look and each server a line: which look, the process, the state of its main thread, and how often that
-gave up its processor by itself and was taken off it."""
+gave up its processor by itself and was taken off it. Where ``sleep`` knows no parts of a second, only one look is printed:
+two without a pause between them would be alike for any server that waits."""
 
 
 def reads_still(text: str) -> bool:

@@ -82,11 +82,14 @@ class Volume:
 
     @property
     def small(self) -> bool:
-        """Its request is to be raised; or lowered to a size above what it has, after an expansion that failed."""
+        """Its request is to be raised; or lowered to a size above what it has, after an expansion that failed.
+
+        A volume that has enough stays as it is, whatever was asked for: one made by hand often cannot be resized.
+        """
         if not self.capacity:
             return False
-        wanted, requested = parse_quantity(self.wanted), parse_quantity(self.requested)
-        return requested < wanted or parse_quantity(self.capacity) < wanted < requested
+        wanted = parse_quantity(self.wanted)
+        return parse_quantity(self.capacity) < wanted != parse_quantity(self.requested)
 
     @property
     def too_large(self) -> bool:
@@ -208,9 +211,15 @@ class Growth:
         return made or None
 
     def unmet(self) -> list[str]:
-        """What needs a person, each with field and remedy."""
-        late = [one for one in self.volumes if one.claim in self.refused or one.state in _PEOPLE]
-        return [self._message(one) for one in late if one.state]
+        """What needs a person, with field and remedy: the first claim in each state, and how many others there are."""
+        alike: dict[str, list[Volume]] = {}
+        for one in self.volumes:
+            if one.state and (one.claim in self.refused or one.state in _PEOPLE):
+                alike.setdefault("Refused" if one.claim in self.refused else one.state, []).append(one)
+        return [
+            f"{self._message(first)}{f' ({len(others)} more in status.volumes)' if others else ''}"
+            for first, *others in alike.values()
+        ]
 
     def wait(self, *, after: float) -> Wait | None:
         """The wait for claims that are on their way."""
@@ -229,9 +238,9 @@ class Growth:
             return f"{name} cannot grow to {one.wanted}: {self.refused[one.claim]}; {_remedy(self.refused[one.claim])}"
         if one.state == "TooLarge":
             has = one.capacity or one.requested
-            text = f"{name} has more than {one.wanted}; a volume never shrinks: put it back"
+            text = f"{name} is larger than {one.wanted}; a volume never shrinks: declare {one.requested}"
             failed = parse_quantity(has) < parse_quantity(one.requested)
-            return f"{text}, or declare more than {has} to give the larger size up" if failed else text
+            return f"{text}, or more than {has} to give the larger size up" if failed else text
         if one.state == "ResizePending":
             return (
                 f"{name} is enlarged, its file system is not yet; most drivers do that within a minute. After "

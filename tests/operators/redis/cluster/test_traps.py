@@ -351,6 +351,20 @@ async def test_nobody_takes_over_once_the_failed_master_answers_again(cluster: S
     assert not (await cluster.me(heir)).is_master
 
 
+async def test_nobody_takes_over_from_a_hung_master_that_wakes_and_takes_writes(cluster: Servers) -> None:
+    """It was still when it was looked at; what it has acknowledged since would be lost."""
+    first, *_ = sorted(await cluster.owned())
+    (heir,) = (await followers(cluster))[first]
+    me = await cluster.me(first)
+    target = Target(name=f"demo-{heir}", address=cluster.address(heir))
+    await cluster.fill(KEYS)
+    move = Promote(target=target, how="FORCE", owner=me.id, slots=me.slots, hung=True, why="")
+    with pytest.raises(StepFailed, match="hears its master again"):
+        await Steps(cluster.dial).run(move)
+    assert (await cluster.me(first)).is_master
+    assert await cluster.kept(KEYS) == len(KEYS)
+
+
 async def test_a_shard_changes_hands_again_and_again_under_a_writer_and_loses_nothing(
     cluster: Servers, stood: Standstill
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from mooring.operators.redis.cluster.moves import Promote, Tell, Verdict, Wait
 from mooring.operators.redis.cluster.slots import Slots
 from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
-from mooring.operators.redis.cluster.topology import SILENCE, Live, Node, outranked
+from mooring.operators.redis.cluster.topology import SILENCE, UNHEARD, Live, Node, outranked
 
 __all__ = [
     "HUNG",
@@ -30,8 +30,6 @@ DECIDED: Final = 20
 ASKED: Final = 2
 """Up to so many the other masters are asked for a sign of life. Later they are not: where only the operator is cut off,
 each question costs them a connection."""
-UNHEARD: Final = 3
-"""Seconds for which the replica must have heard nothing from its master either."""
 
 
 def hand_over(snapshot: Snapshot) -> Verdict | None:

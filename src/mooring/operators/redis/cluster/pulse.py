@@ -13,6 +13,7 @@ from typing import Final
 from mooring.kube.object import Key
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.dial import Dial, Refused, Unreachable
+from mooring.runtime import FenceLost
 
 __all__ = ["BEAT", "Pulse"]
 
@@ -76,8 +77,9 @@ class Pulse:
             began = asyncio.get_running_loop().time()
             try:
                 await self._beat(pair)
-            except Refused:
+            except (Refused, FenceLost):
                 # It answers: it loads, or it runs a script. A password that it does not take is for the next pass.
+                # Or it was not asked: of several replicas of the operator this one holds no shard for now.
                 self._missed.pop(pair, None)
             except Unreachable:
                 self._missed[pair] = self._missed.get(pair, 0) + 1

@@ -39,7 +39,7 @@ from mooring.operators.redis.cluster.passwords import (
     Switch,
 )
 from mooring.operators.redis.cluster.slots import Slots, each
-from mooring.operators.redis.cluster.topology import SILENCE, Peer, outranked, read_node
+from mooring.operators.redis.cluster.topology import SILENCE, UNHEARD, Peer, outranked, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.info import pairs, parse_info
 from mooring.operators.redis.passwords import logins, quoted, take_only
@@ -225,6 +225,8 @@ class Steps:
     async def _promote(self, move: Promote) -> None:
         if (move.failed or move.how == "BUMPEPOCH") and not await self._still_alone(move):
             raise StepFailed(f"the master of {move.target.name} is not lost any more")
+        if move.hung and await self._hears(move.target):
+            raise StepFailed(f"{move.target.name} hears its master again")
         if move.how == "":
             await self._take_over_in_agreement(move)
             await self._until_master(move)
@@ -288,7 +290,15 @@ class Steps:
         else:
             alone = server.me.master == move.owner
         lost = not move.failed or server.silence(move.owner) > SILENCE
+        if move.hung and server.last_io < UNHEARD:
+            return False
         return alone and lost and not ((move.failed or move.hung) and await self._serves(master))
+
+    async def _hears(self, target: Target) -> bool:
+        """A replica has had something from its master lately, or lost the connection: then the next pass decides."""
+        async with self._link(target) as link:
+            server = (await read_node(link, _POD)).server
+        return server is None or server.last_io < UNHEARD
 
     async def _serves(self, peer: Peer) -> bool:
         """It answers, and says so."""

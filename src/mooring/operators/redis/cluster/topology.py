@@ -31,6 +31,7 @@ from mooring.operators.workload.pods import Pod
 
 __all__ = [
     "SILENCE",
+    "UNHEARD",
     "Disk",
     "Gate",
     "Live",
@@ -51,6 +52,9 @@ NO_MASTER: Final = "-"
 SILENCE: Final = 10.0
 """Seconds without an answer for which a node that is called failed is thought to be so still: nodes ask one another at
 least every half node timeout (7.5 s), and a master says something to its replicas every 10 s."""
+UNHEARD: Final = 3
+"""Seconds for which the replica of a master that hangs must have heard nothing from it: one that woke passes on at once what
+it acknowledges."""
 _GATE: Final = re.compile(r"/held/(?P<pod>[^/]+)\.(?P<id>[0-9a-f]{40}|none)\.(?P<disk>none|part|full)\.conf$")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from mooring.kube.object import Key
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.dial import Dial, DialError
+from mooring.runtime import FenceLost
 
 __all__ = ["Listener"]
 
@@ -69,7 +70,8 @@ class Listener:
     async def _follow(self, key: Key, address: Address) -> None:
         pause = _SHORTEST
         while True:
-            with contextlib.suppress(DialError):
+            # Of several replicas of the operator this one may hold no shard for now.
+            with contextlib.suppress(DialError, FenceLost):
                 async for _ in self._dial(self._tls.get(key)).listen(address):
                     pause = _SHORTEST
                     self._wake(key)
