@@ -156,6 +156,7 @@ def test_the_declared_number_counts_while_somebody_else_scales_and_that_is_repor
     assert (condition.message or "").startswith("kube-controller-manager sets spec.replicas")
     again = looked_at(declared(status))  # type: ignore[arg-type]
     snapshot = snapshot_of(again, Seen(error="not asked"), gave_locks=(), now=NOW)
+    assert snapshot.replicas == 2, "it goes on from the declared number, not from the one of before"
     status = report(again, snapshot, InSync()).status
     assert CONTESTED not in {one.type for one in status.conditions or ()}  # type: ignore[attr-defined]
 

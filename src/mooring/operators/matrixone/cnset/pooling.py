@@ -7,14 +7,19 @@ meanwhile, and nothing is claimed that goes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
 
 from mooring.actor.verdict import Move, Wait
+from mooring.operators.matrixone.cnset.gates import gate
 from mooring.operators.matrixone.cnset.moves import ClearLabels, Drain, SetLeave, SetPhase, SetWorking
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.pool.labels import BOUND, DRAINING, IDLE, TERMINATING, UNKNOWN
 from mooring.operators.matrixone.rpc.messages import WorkState
 
 __all__ = ["mark", "may_go", "returning", "tend", "warm"]
+
+_NOT_QUIET: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def may_go(member: Member) -> bool:
@@ -40,13 +45,21 @@ def mark(snapshot: Snapshot, leaving: Mapping[str, str]) -> Move | None:
 
 
 def tend(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:
-    """The next step for the pods of a pool."""
+    """The next step for the pods of a pool.
+
+    Claimed pods first: those that serve and whose gate is closed, then the ones that have been quiet longest. So pods that
+    are claimed and given back again and again never keep another claim waiting.
+    """
     if not snapshot.pooled or snapshot.view is None:
         return None
-    for member in sorted(snapshot.alive, key=lambda one: (one.phase != BOUND, one.phase != DRAINING)):
+    for member in sorted(snapshot.alive, key=_turn):
         if step := _next(snapshot, member, going):
             return step
     return None
+
+
+def _turn(member: Member) -> tuple[bool, bool, datetime]:
+    return member.phase != BOUND, member.phase != DRAINING, member.draining_since or _NOT_QUIET
 
 
 def _next(snapshot: Snapshot, member: Member, going: Mapping[str, str]) -> Move | None:
@@ -56,7 +69,7 @@ def _next(snapshot: Snapshot, member: Member, going: Mapping[str, str]) -> Move 
         return None
     match member.phase:
         case "Bound":
-            return _serve(snapshot, member)
+            return _serve(snapshot, member) or gate(snapshot, member)
         case "Draining":
             return _clean(snapshot, member)
         case "Unknown":

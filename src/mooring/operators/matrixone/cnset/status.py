@@ -47,7 +47,7 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
         label_selector=",".join(f"{key}={value}" for key, value in sorted(labels_of(inputs.cn_set).items())),
         host=f"{names.main}.{names.namespace}.svc",
         port=SQL,
-        autoscale=autoscale_status(inputs.spec, before, snapshot.scaling, now=now),
+        autoscale=autoscale_status(inputs.spec, before, snapshot.scaling, now=now, other=inputs.contested),
         conditions=with_synced(
             _contested(inputs, now),
             inputs.blocked or verdict,
