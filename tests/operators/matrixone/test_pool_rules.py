@@ -82,6 +82,17 @@ def test_no_claim_waits_for_pods_that_are_claimed_and_given_back_again_and_again
     assert step.pod == waits.pod.name
 
 
+@pytest.mark.parametrize("phase", [UNKNOWN, DRAINING, IDLE])
+def test_no_pod_can_be_claimed_while_the_gate_of_its_former_claim_is_open(phase: str) -> None:
+    """Otherwise the next claim is Ready at once, on a pod that HAKeeper sends no sessions to."""
+    open = pooled(0, phase, "Drained", gate=True, draining_since=ago(60), sessions=0, pipelines=0)
+    step = decide(pool(open))
+    assert isinstance(step, SetGate)
+    assert not step.open
+    done = decide(pool(replace(open, gate=False)))
+    assert isinstance(done, InSync) if phase == IDLE else isinstance(done, SetPhase)
+
+
 def test_the_gate_of_a_pod_that_was_given_back_before_it_opened_stays_closed() -> None:
     assert isinstance(decide(pool(pooled(0, DRAINING, "Working", gate=False))), Drain)
 

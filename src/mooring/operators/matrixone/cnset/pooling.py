@@ -73,9 +73,10 @@ def _next(snapshot: Snapshot, member: Member, going: Mapping[str, str]) -> Move 
         case "Draining":
             return _clean(snapshot, member)
         case "Unknown":
-            return _quiet(member, "it is not claimed") or _ready(member, "it is ready to be claimed")
+            step = _quiet(member, "it is not claimed") or gate(snapshot, member)
+            return step or _ready(member, "it is ready to be claimed")
         case "Idle":
-            return _quiet(member, "it is not claimed")
+            return _quiet(member, "it is not claimed") or gate(snapshot, member)
     return None
 
 
@@ -117,6 +118,8 @@ def _clean(snapshot: Snapshot, member: Member) -> Move | None:
     if not member.draining or member.draining_since is None:
         why = f"{member.pod.name} is given back"
         return Drain(pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, why=why)
+    if step := gate(snapshot, member):
+        return step  # the next claim takes an open gate for a pod that serves it
     drained_for = (snapshot.now - member.draining_since).total_seconds()
     if drained_for >= snapshot.drain_timeout:
         return _go(member, f"sessions are left after the drain's limit of {snapshot.drain_timeout:.0f} s")
