@@ -26,6 +26,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -48,6 +49,8 @@ WHOLE_WITHIN = 300.0
 """Seconds to be whole again: a lost log store is replaced after `QUICK`, and a pod may take 60 s to end."""
 PATIENCE = 20.0
 """Seconds that a client waits for an answer: a leader that ends holds writes for 11."""
+SETTLES = timedelta(seconds=4)
+"""After it goes on, an operator that still renews its Lease has kept it."""
 QUICK = '[logservice.HAKeeperConfig]\nlog-store-timeout = "30s"\n'
 """HAKeeper replaces a log store after five minutes by default."""
 
@@ -224,10 +227,11 @@ class MatrixOneLane(Lane):
             await asyncio.sleep(self._chance.uniform(5, 25))
         finally:
             os.kill(operator.pid, signal.SIGCONT)
+        resumed = datetime.now(UTC)
 
-        # A process that has lost its Lease ends, and a Deployment would start it again.
+        # A process that has lost its Lease ends, perhaps after a renewal that was under way; a Deployment would start it again.
         async def settled() -> bool:
-            return operator.ended or await operator.leads()
+            return operator.ended or await operator.leads(since=resumed + SETTLES)
 
         await self.place.bed.until(settled, "the operator ends or leads", within=LEADS_WITHIN, every=0.2)
         if not operator.ended:

@@ -85,8 +85,11 @@ class OperatorProcess:
         """kill -9."""
         self._end(signal.SIGKILL)
 
-    async def leads(self) -> bool:
-        """Whether the Lease was renewed just now, and by this process: the one before may have died just now."""
+    async def leads(self, *, since: datetime | None = None) -> bool:
+        """Whether the Lease was renewed just now, and by this process: the one before may have died just now.
+
+        ``since``: only a later renewal counts; for a process that was stopped and may have lost its Lease.
+        """
         scope = "namespaced" if self._namespace else "all"
         try:
             lease = await self._client.get(
@@ -100,7 +103,8 @@ class OperatorProcess:
         if not renewed:
             return False
         at = datetime.fromisoformat(renewed)
-        return self._process is not None and max(self._started, datetime.now(UTC) - RENEWED) < at
+        after = max(self._started, since or self._started, datetime.now(UTC) - RENEWED)
+        return self._process is not None and after < at
 
     def stop(self) -> None:
         """SIGTERM, for the end."""

@@ -156,8 +156,17 @@ def test_the_declared_number_counts_while_somebody_else_scales_and_that_is_repor
     assert (condition.message or "").startswith("kube-controller-manager sets spec.replicas")
     again = looked_at(declared(status))  # type: ignore[arg-type]
     snapshot = snapshot_of(again, Seen(error="not asked"), gave_locks=(), now=NOW)
+    assert snapshot.replicas == 2, "it goes on from the declared number, not from the one of before"
     status = report(again, snapshot, InSync()).status
     assert CONTESTED not in {one.type for one in status.conditions or ()}  # type: ignore[attr-defined]
+
+
+def test_another_number_is_recorded_before_a_pod_is_made_for_it() -> None:
+    for number, recorded in ((0, True), (1, False)):
+        inputs = looked_at(declared(in_force(number)))
+        snapshot = snapshot_of(inputs, Seen(error="not asked"), gave_locks=(), now=NOW)
+        made = report(inputs, snapshot, decide(snapshot))
+        assert (made.status.autoscale.replicas, made.record) == (1, recorded)  # type: ignore[attr-defined]
 
 
 def test_a_paused_set_keeps_its_number() -> None:

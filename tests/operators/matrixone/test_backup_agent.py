@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asyncmy.errors import OperationalError
 from tests.objectstore.conftest import s3  # noqa: F401 - the fixture
 from tests.objectstore.servers import BUCKET, ROOT, S3Server
 from tests.operators.matrixone.builders import typed
@@ -370,3 +371,26 @@ def test_tables_that_were_there_all_the_while_are_in_the_backup() -> None:
     facts = catalog.facts_of({one: ("r", 1), two: ("r", 2)}, {one: ("r", 1), two: ("r", 9), three: ("r", 3)})
     assert facts["tables"] == "1"  # the second was made again while the backup ran
     assert catalog._recorded(facts) == {one}
+
+
+class Session:
+    """A session in which one table is listed, and whose count fails."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    async def execute(self, text: str) -> None:
+        if "count(" in text:
+            raise OperationalError(self._code, "said")
+
+    async def fetchall(self) -> list[tuple[int, str, str, str, int]]:
+        return [(0, "shop", "orders", "r", 1)]
+
+
+async def test_a_session_that_ends_while_rows_are_counted_is_no_damage_of_the_backup() -> None:
+    for code in (2006, 2013):
+        with pytest.raises(OperationalError):
+            await catalog.checked(Session(code), {})
+    with pytest.raises(catalog.Differs) as found:
+        await catalog.checked(Session(20101), {})
+    assert found.value.reason == "TableUnreadable"

@@ -69,6 +69,34 @@ def test_a_bound_pod_serves_with_the_labels_of_its_claim() -> None:
     assert isinstance(decide(pool(right)), InSync)
 
 
+def test_no_claim_waits_for_pods_that_are_claimed_and_given_back_again_and_again() -> None:
+    """Every other step would come back in a busy pool: what finishes a claim, and the claim that waits longest, come first."""
+    closed = pooled(9, BOUND, "Working", gate=False)
+    fresh, given_back = pooled(0, BOUND, draining_since=ago(1)), pooled(1, DRAINING, "Working", gate=True)
+    step = decide(pool(fresh, given_back, closed))
+    assert isinstance(step, SetGate)
+    assert (step.pod, step.open) == (closed.pod.name, True)
+    waits = pooled(8, BOUND, draining_since=ago(50))
+    step = decide(pool(fresh, given_back, waits))
+    assert isinstance(step, SetWorking)
+    assert step.pod == waits.pod.name
+
+
+@pytest.mark.parametrize("phase", [UNKNOWN, DRAINING, IDLE])
+def test_no_pod_can_be_claimed_while_the_gate_of_its_former_claim_is_open(phase: str) -> None:
+    """Otherwise the next claim is Ready at once, on a pod that HAKeeper sends no sessions to."""
+    open = pooled(0, phase, "Drained", gate=True, draining_since=ago(60), sessions=0, pipelines=0)
+    step = decide(pool(open))
+    assert isinstance(step, SetGate)
+    assert not step.open
+    done = decide(pool(replace(open, gate=False)))
+    assert isinstance(done, InSync) if phase == IDLE else isinstance(done, SetPhase)
+
+
+def test_the_gate_of_a_pod_that_was_given_back_before_it_opened_stays_closed() -> None:
+    assert isinstance(decide(pool(pooled(0, DRAINING, "Working", gate=False))), Drain)
+
+
 def test_a_claimed_pod_goes_neither_by_a_roll_nor_by_a_scale_in_but_its_claim_is_asked_to_leave() -> None:
     bound = pooled(0, BOUND, "Working", first_to_go=True)
     assert isinstance(decide(pool(bound, replicas=0)), InSync)

@@ -81,7 +81,6 @@ RUN: Final = Path("/mooring/run")
 """The directory that both containers of a test restore share."""
 _ENTRIES: Final = {"AWS_ACCESS_KEY_ID": "accessKeyId", "AWS_SECRET_ACCESS_KEY": "secretAccessKey"}
 _DENIED: Final = frozenset({1044, 1045})
-_LOST: Final = frozenset({2003, 2006, 2013})
 _AT_ONCE: Final = 4
 
 
@@ -193,7 +192,7 @@ async def _execute(request: Request, place: str, secrets: Path) -> dict[str, str
             after = await _tables(cursor)
     except MySQLError as error:
         code, said = _said(error)
-        lost = code in _LOST
+        lost = code in catalog.LOST
         raise Refused(
             "SessionLost" if lost else "BackupRefused",
             f"the server at {where} said: {masked(said, keys)}",
@@ -213,7 +212,7 @@ async def _tables(cursor: Cursor) -> dict[catalog.Table, tuple[str, int]] | None
     try:
         return await catalog.listed(cursor)
     except MySQLError as error:
-        if _said(error)[0] in _LOST:
+        if _said(error)[0] in catalog.LOST:
             raise
         return None
 

@@ -14,12 +14,14 @@ from urllib.parse import quote, unquote
 
 from asyncmy.errors import MySQLError
 
-__all__ = ["MOST", "PREFIX", "Differs", "Table", "checked", "facts_of", "listed"]
+__all__ = ["LOST", "MOST", "PREFIX", "Differs", "Table", "checked", "facts_of", "listed"]
 
 PREFIX: Final = "table."
 """Of the facts of a manifest that are tables."""
 MOST: Final = 100_000
 """Tables that are listed in a manifest; of more the number alone is recorded."""
+LOST: Final = frozenset({2003, 2006, 2013})
+"""Errors of a session that ended."""
 _SYSTEM: Final = frozenset(
     {
         "mo_catalog",
@@ -113,6 +115,8 @@ async def _count(cursor: Any, table: Table) -> int:
         await cursor.execute(f"select count(*) from `{database}`.`{name}`")  # noqa: S608 - quoted
         return int((await cursor.fetchone())[0])
     except MySQLError as error:
+        if error.args and error.args[0] in LOST:
+            raise  # says nothing about the table: the server may have ended for want of memory
         said = str(error.args[-1])[:300] if error.args else ""
         raise Differs("TableUnreadable", f"{table} cannot be read: {said}", again=True) from None
 

@@ -22,6 +22,7 @@ from mooring.operators.workload.autoscale import (
     AutoscaleStatus,
     Decision,
     Signal,
+    contested,
     decide,
     policy_of,
     remembered,
@@ -91,11 +92,16 @@ def decided(
 
 
 def autoscale_status(
-    spec: CNSetSpec, before: CNSetStatus, decision: Decision | None, *, now: datetime
+    spec: CNSetSpec, before: CNSetStatus, decision: Decision | None, *, now: datetime, other: str = ""
 ) -> AutoscaleStatus | None:
-    """What the status remembers; nothing of a set that does not follow its load."""
+    """What the status remembers; nothing of a set that does not follow its load.
+
+    ``other``: who scales it instead. Then the number chosen before is forgotten: the next one starts from the declared one.
+    """
     if spec.autoscale is None:
         return None
+    if other:
+        return contested(other, "spec.replicas")
     if decision is None:
         return before.autoscale
     return remembered(before.autoscale, decision, current_of(spec, before), now)

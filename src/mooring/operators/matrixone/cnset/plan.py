@@ -8,8 +8,9 @@ from typing import Final
 from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.matrixone.cnset.drain import leave
+from mooring.operators.matrixone.cnset.gates import gate
 from mooring.operators.matrixone.cnset.members import due, failed_pod, leaving, revision_for_new, staying
-from mooring.operators.matrixone.cnset.moves import CreatePod, DeleteStore, Drain, SetGate, SetWorking
+from mooring.operators.matrixone.cnset.moves import CreatePod, DeleteStore, Drain, SetWorking
 from mooring.operators.matrixone.cnset.pooling import mark, returning, tend, warm
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
@@ -42,7 +43,7 @@ def _decide(snapshot: Snapshot) -> Verdict:
         or tend(snapshot, going)
         or _bring_back(snapshot, going)
         or _set_aside(snapshot)
-        or _gates(snapshot, going)
+        or _gates(snapshot)
         or _create(snapshot, going)
     )
     if step is not None:
@@ -102,17 +103,9 @@ def _set_aside(snapshot: Snapshot) -> Move | None:
     return None
 
 
-def _gates(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:
-    """Services send clients to stores that serve; what is unknown stays as it is."""
-    if snapshot.view is None:
-        return None
-    for member in snapshot.alive:
-        serves = snapshot.serves(member)
-        if member.gate is not serves and not (member.gate is None and not serves):
-            state = member.store.state.name.capitalize() if member.store is not None else "not registered"
-            why = f"{member.pod.name} is {state}"
-            return SetGate(pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, open=serves, why=why)
-    return None
+def _gates(snapshot: Snapshot) -> Move | None:
+    """The next gate that is not as it has to be."""
+    return next((step for one in snapshot.alive if (step := gate(snapshot, one)) is not None), None)
 
 
 def _create(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:

@@ -7,14 +7,19 @@ meanwhile, and nothing is claimed that goes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
 
 from mooring.actor.verdict import Move, Wait
+from mooring.operators.matrixone.cnset.gates import gate
 from mooring.operators.matrixone.cnset.moves import ClearLabels, Drain, SetLeave, SetPhase, SetWorking
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.pool.labels import BOUND, DRAINING, IDLE, TERMINATING, UNKNOWN
 from mooring.operators.matrixone.rpc.messages import WorkState
 
 __all__ = ["mark", "may_go", "returning", "tend", "warm"]
+
+_NOT_QUIET: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def may_go(member: Member) -> bool:
@@ -40,13 +45,21 @@ def mark(snapshot: Snapshot, leaving: Mapping[str, str]) -> Move | None:
 
 
 def tend(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:
-    """The next step for the pods of a pool."""
+    """The next step for the pods of a pool.
+
+    Claimed pods first: those that serve and whose gate is closed, then the ones that have been quiet longest. So pods that
+    are claimed and given back again and again never keep another claim waiting.
+    """
     if not snapshot.pooled or snapshot.view is None:
         return None
-    for member in sorted(snapshot.alive, key=lambda one: (one.phase != BOUND, one.phase != DRAINING)):
+    for member in sorted(snapshot.alive, key=_turn):
         if step := _next(snapshot, member, going):
             return step
     return None
+
+
+def _turn(member: Member) -> tuple[bool, bool, datetime]:
+    return member.phase != BOUND, member.phase != DRAINING, member.draining_since or _NOT_QUIET
 
 
 def _next(snapshot: Snapshot, member: Member, going: Mapping[str, str]) -> Move | None:
@@ -56,13 +69,14 @@ def _next(snapshot: Snapshot, member: Member, going: Mapping[str, str]) -> Move 
         return None
     match member.phase:
         case "Bound":
-            return _serve(snapshot, member)
+            return _serve(snapshot, member) or gate(snapshot, member)
         case "Draining":
             return _clean(snapshot, member)
         case "Unknown":
-            return _quiet(member, "it is not claimed") or _ready(member, "it is ready to be claimed")
+            step = _quiet(member, "it is not claimed") or gate(snapshot, member)
+            return step or _ready(member, "it is ready to be claimed")
         case "Idle":
-            return _quiet(member, "it is not claimed")
+            return _quiet(member, "it is not claimed") or gate(snapshot, member)
     return None
 
 
@@ -104,6 +118,8 @@ def _clean(snapshot: Snapshot, member: Member) -> Move | None:
     if not member.draining or member.draining_since is None:
         why = f"{member.pod.name} is given back"
         return Drain(pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, why=why)
+    if step := gate(snapshot, member):
+        return step  # the next claim takes an open gate for a pod that serves it
     drained_for = (snapshot.now - member.draining_since).total_seconds()
     if drained_for >= snapshot.drain_timeout:
         return _go(member, f"sessions are left after the drain's limit of {snapshot.drain_timeout:.0f} s")

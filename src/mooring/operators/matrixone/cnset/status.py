@@ -47,7 +47,7 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
         label_selector=",".join(f"{key}={value}" for key, value in sorted(labels_of(inputs.cn_set).items())),
         host=f"{names.main}.{names.namespace}.svc",
         port=SQL,
-        autoscale=autoscale_status(inputs.spec, before, snapshot.scaling, now=now),
+        autoscale=autoscale_status(inputs.spec, before, snapshot.scaling, now=now, other=inputs.contested),
         conditions=with_synced(
             _contested(inputs, now),
             inputs.blocked or verdict,
@@ -64,8 +64,11 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
         text = f"HAKeeper does not answer: {snapshot.error}"
     state = ConditionState(ready, "Serving" if ready else "NotServing", text)
     notes = [Note(reason=verdict.name, message=verdict.why)] if isinstance(verdict, Move) else []
-    notes = [*steps_noted(current_of(inputs.spec, before), snapshot.scaling), *notes]
-    return Report(status=status, ready=state, notes=notes, instead=inputs.blocked)
+    scaled = list(steps_noted(current_of(inputs.spec, before), snapshot.scaling))
+    # Another number is recorded before the first pod is made or drained for it: the next look goes on from there.
+    return Report(
+        status=status, ready=state, notes=[*scaled, *notes], instead=inputs.blocked, record=bool(scaled)
+    )
 
 
 def _contested(inputs: Inputs, now: datetime) -> list[meta.Condition] | None:
