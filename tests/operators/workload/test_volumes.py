@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -109,6 +110,19 @@ def test_what_needs_a_person_names_field_and_remedy() -> None:
         [shown] = growth.shown() or []
         assert shown.message == said
         assert growth.wait(after=1.0) is None
+
+
+def test_what_is_the_same_for_several_claims_is_said_once() -> None:
+    three = [
+        volume("500Mi", "1Gi", "1Gi"),
+        *(replace(volume("500Mi", "1Gi", "1Gi"), claim=f"data-shop-{n}") for n in (1, 2)),
+    ]
+    other = replace(volume("500Mi", "2Gi", "1Gi"), claim="data-shop-3")
+    growth = Growth(where=WHERE, volumes=(*three, other), refused={})
+    alike, apart = growth.unmet()
+    assert alike.startswith(f"{WHERE}: the claim data-shop-0 has more than 500Mi")
+    assert alike.endswith("(the same of data-shop-1, data-shop-2)")
+    assert apart.startswith(f"{WHERE}: the claim data-shop-3 ")
 
 
 def test_claims_on_their_way_are_a_wait_and_those_as_declared_are_nothing() -> None:

@@ -208,9 +208,18 @@ class Growth:
         return made or None
 
     def unmet(self) -> list[str]:
-        """What needs a person, each with field and remedy."""
+        """What needs a person, each with field and remedy; once for claims of which the same is to be said."""
         late = [one for one in self.volumes if one.claim in self.refused or one.state in _PEOPLE]
-        return [self._message(one) for one in late if one.state]
+        alike: dict[str, list[Volume]] = {}
+        for one in late:
+            if one.state:
+                alike.setdefault(self._message(one).replace(one.claim, ""), []).append(one)
+        return [self._of_all(same) for same in alike.values()]
+
+    def _of_all(self, same: Sequence[Volume]) -> str:
+        """The message of the first, and the names of the others."""
+        others = ", ".join(one.claim for one in same[1:])
+        return self._message(same[0]) + (f" (the same of {others})" if others else "")
 
     def wait(self, *, after: float) -> Wait | None:
         """The wait for claims that are on their way."""
