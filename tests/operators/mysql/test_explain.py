@@ -20,3 +20,13 @@ def test_a_cluster_without_a_primary_is_not_said_to_write_unsafely() -> None:
 )
 def test_what_a_write_waits_for_is_said_once_somebody_leads(status: dict[str, object], said: str) -> None:
     assert said in list(lines({"term": 1, "primary": "a-0", **status}))
+
+
+def test_who_else_sets_the_size_is_left_to_the_condition() -> None:
+    said = "kubectl sets spec.size"
+    assert not [
+        one
+        for one in lines({"autoscale": {"reason": "AutoscaleContested", "message": said}})
+        if "Autoscale" in one
+    ]
+    assert f"Held: {said}" in list(lines({"autoscale": {"reason": "Held", "message": said}}))

@@ -39,6 +39,17 @@ USER = {"name": "shop", "passwordSecret": {"name": "s"}}
             "spec.resources.requests.cpu",
             "lower it",
         ),
+        (
+            {
+                "autoscale": {
+                    "minReplicas": 2,
+                    "maxReplicas": 3,
+                    "metrics": [{"type": "ConnectionsPercent", "target": 150}],
+                }
+            },
+            "spec.autoscale.metrics[0].target",
+            "give at most 100",
+        ),
         ({"config": {"two words": "1"}}, "spec.config.two words", "no name of a variable"),
         ({"config": {"sql_mode": "A\n[mysqld]"}}, "spec.config.sql_mode", "line break"),
         (

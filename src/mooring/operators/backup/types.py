@@ -279,7 +279,7 @@ BACKUP_COLUMNS: Final = (
     PrinterColumn("Size", ".status.sizeBytes", type="integer"),
     PrinterColumn("Finished", ".status.finishedAt", type="date"),
     PrinterColumn("Verified", '.status.conditions[?(@.type=="BackupVerified")].status'),
-    PrinterColumn("Reason", ".status.reason"),
+    PrinterColumn("Reason", '.status.conditions[?(@.type=="Ready")].reason'),
     PrinterColumn("Location", ".status.location", priority=1),
     PrinterColumn("Position", ".status.position", priority=1),
     AGE,

@@ -323,6 +323,8 @@ def autoscale_faults(
             yield f"metrics[{at}].type", f"{one.type} is named twice; remove one of them"
         if one.target <= 0:
             yield f"metrics[{at}].target", f"{one.target:g} is no load; give more than 0"
+        elif one.type.endswith("Percent") and one.target > 100:
+            yield f"metrics[{at}].target", f"{one.target:g} percent is never reached; give at most 100"
         seen.add(one.type)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mooring.operators.workload.autoscale import CONTESTED
+
 __all__ = ["autoscaling", "configuration", "password", "rolls"]
 
 
@@ -19,14 +21,14 @@ def rolls(status: Mapping[str, Any]) -> Iterator[str]:
 
 
 def autoscaling(status: Mapping[str, Any]) -> Iterator[str]:
-    """What ``status.autoscale`` waits for: a window to end, or another one that sets the size."""
+    """What ``status.autoscale`` waits for, and what it may not do; the condition Stalled says who else sets the size."""
     found = status.get("autoscale") or {}
     if found.get("desired") is not None:
         yield (
             f"The load calls for {found['desired']} instead of {found.get('replicas')} since {found.get('since')} "
             f"({found.get('reason')}); it is carried out once that held for its stabilizationSeconds"
         )
-    elif found.get("message"):
+    elif found.get("message") and found.get("reason") != CONTESTED:
         yield f"{found.get('reason')}: {found['message']}"
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from mooring.kube.objects import core
 from mooring.kube.quantity import parse_quantity
 
-__all__ = ["resource_faults"]
+__all__ = ["claim_size_faults", "resource_faults"]
 
 
 def resource_faults(where: str, resources: core.ResourceRequirements | None) -> list[tuple[str, str]]:
@@ -38,3 +38,17 @@ def resource_faults(where: str, resources: core.ResourceRequirements | None) -> 
                 )
             )
     return found
+
+
+def claim_size_faults(where: str, claim: core.PersistentVolumeClaim) -> list[tuple[str, str]]:
+    """Field and message where a claim template asks for no size, or for one that no volume has; ``where`` is its path."""
+    field = f"{where}.spec.resources.requests.storage"
+    resources = claim.spec.resources if claim.spec is not None else None
+    text = (resources.requests or {}).get("storage") if resources is not None else None
+    if text is None:
+        return [(field, "is missing; say how much is needed, as 10Gi")]
+    try:
+        size = parse_quantity(text)
+    except ValueError as why:
+        return [(field, f"{why}; correct it")]
+    return [] if size > 0 else [(field, f"{text} is no size of a volume; say how much is needed, as 10Gi")]

@@ -94,6 +94,14 @@ def test_pairs_and_clusters_are_possible(total: int) -> None:
         ({"pod": [{}], "repository": None, "version": None}, "spec.pod[0].middlewareImage"),
         ({"pod": [{"volumes": {"type": "nfs"}}]}, "spec.pod[0].volumes.persistentVolumeClaimName"),
         ({"pod": [{"volumes": {"type": "tape"}}]}, "spec.pod[0].volumes.type"),
+        (
+            {
+                "volumeClaimTemplates": [
+                    {"metadata": {"name": "d"}, "spec": {"resources": {"requests": {"storage": "-1Gi"}}}}
+                ]
+            },
+            "spec.volumeClaimTemplates[0].spec.resources.requests.storage",
+        ),
         ({"pod": [{"requirepass": "a\nb"}]}, "spec.pod[0].requirepass"),
     ],
 )

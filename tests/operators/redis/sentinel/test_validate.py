@@ -47,6 +47,20 @@ def test_the_example_is_sound() -> None:
             {"storage": {"persistentVolumeClaim": {"metadata": {"name": "d"}, "spec": {}}}},
             "spec.storage.persistentVolumeClaim.spec.resources.requests.storage",
         ),
+        *(
+            (
+                {
+                    "storage": {
+                        "persistentVolumeClaim": {
+                            "metadata": {"name": "d"},
+                            "spec": {"resources": {"requests": {"storage": size}}},
+                        }
+                    }
+                },
+                "spec.storage.persistentVolumeClaim.spec.resources.requests.storage",
+            )
+            for size in ("-1Gi", "0", "much")
+        ),
         ({"sentinel": {"customConfig": ["down-after-milliseconds"]}}, "spec.sentinel.customConfig[0]"),
         ({"sentinel": {"customConfig": ["nosuch 1"]}}, "spec.sentinel.customConfig[0]"),
         ({"sentinel": {"customConfig": ["quorum 2\nmyid 1"]}}, "spec.sentinel.customConfig[0]"),

@@ -36,7 +36,7 @@ from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
-from mooring.operators.workload.resources import resource_faults
+from mooring.operators.workload.resources import claim_size_faults, resource_faults
 from mooring.operators.workload.volumes import sized_as
 
 __all__ = ["FOREGROUND", "invalid_scaling", "unmet", "validate", "warnings"]
@@ -69,6 +69,11 @@ def validate(cluster: RedisCluster) -> list[Problem]:
             images={"spec.pod[0].middlewareImage": pod_of(spec).middleware_image or image_of(spec)},
         ),
         *filled_in,
+        *(
+            Problem(*fault)
+            for at, claim in enumerate(spec.volume_claim_templates or ())
+            for fault in claim_size_faults(f"spec.volumeClaimTemplates[{at}]", claim)
+        ),
         *_strategy(spec),
         *_rate(cluster),
         *faults(spec.pod_template, ours(spec)),

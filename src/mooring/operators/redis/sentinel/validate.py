@@ -25,7 +25,7 @@ from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
-from mooring.operators.workload.resources import resource_faults
+from mooring.operators.workload.resources import claim_size_faults, resource_faults
 from mooring.operators.workload.services import SERVICE_TYPES
 
 __all__ = ["forbidden_keys", "validate"]
@@ -146,15 +146,14 @@ def _images(spec: RedisClusterSpec, sentinel: SentinelSettings) -> Iterator[Prob
 
 def _storage(storage: RedisStorage) -> Iterator[Problem]:
     claim = storage.persistent_volume_claim
-    requests = claim.spec.resources.requests if claim and claim.spec and claim.spec.resources else None
     if claim is not None and storage.empty_dir is not None:
         yield Problem("spec.storage", "emptyDir and persistentVolumeClaim exclude each other; remove one")
     elif claim is None and storage.keep_after_deletion:
         text = "needs a persistentVolumeClaim: an emptyDir goes with its pod; add one or remove this"
         yield Problem("spec.storage.keepAfterDeletion", text)
-    elif claim is not None and "storage" not in (requests or {}):
-        where = "spec.storage.persistentVolumeClaim.spec.resources.requests.storage"
-        yield Problem(where, "is missing; say how much is needed, as 10Gi")
+    elif claim is not None:
+        where = "spec.storage.persistentVolumeClaim"
+        yield from (Problem(*fault) for fault in claim_size_faults(where, claim))
 
 
 def _sentinel_config(sentinel: SentinelSettings) -> Iterator[Problem]:
