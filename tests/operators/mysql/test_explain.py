@@ -30,3 +30,10 @@ def test_who_else_sets_the_size_is_left_to_the_condition() -> None:
         if "Autoscale" in one
     ]
     assert f"Held: {said}" in list(lines({"autoscale": {"reason": "Held", "message": said}}))
+
+
+def test_the_number_that_the_load_chose_is_said_where_the_declared_one_is_another() -> None:
+    chosen = {"replicas": 4, "lastScaleTime": "2026-11-28T18:00:00Z"}
+    assert "The load decides the number: 4 since 2026-11-28T18:00:00Z" in list(lines({"autoscale": chosen}))
+    first = {"autoscale": {"replicas": 3}}
+    assert "The load decides the number: 3, as when it began to" in list(lines(first))

@@ -20,6 +20,11 @@ def rolls(status: Mapping[str, Any]) -> Iterator[str]:
             yield f"Roll-out of the {component} pods since {roll.get('since')}"
 
 
+def _since(autoscale: Mapping[str, Any]) -> str:
+    chosen = autoscale.get("lastScaleTime")
+    return f" since {chosen}" if chosen else ", as when it began to"
+
+
 def autoscaling(status: Mapping[str, Any]) -> Iterator[str]:
     """What ``status.autoscale`` waits for, and what it may not do; the condition Stalled says who else sets the size."""
     found = status.get("autoscale") or {}
@@ -30,6 +35,8 @@ def autoscaling(status: Mapping[str, Any]) -> Iterator[str]:
         )
     elif found.get("message") and found.get("reason") != CONTESTED:
         yield f"{found.get('reason')}: {found['message']}"
+    elif found.get("replicas") is not None and not found.get("reason"):
+        yield f"The load decides the number: {found['replicas']}{_since(found)}"
 
 
 def configuration(status: Mapping[str, Any]) -> Iterator[str]:
