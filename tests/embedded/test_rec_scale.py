@@ -52,9 +52,9 @@ async def test_a_fourth_master_gets_an_even_part_under_a_writer_and_all_volumes_
     assert report.errors == {}
     assert len(report.acknowledged) > 100
     assert (await stage.status()).slot_plan is None
-    await stage.tells(
-        "UpgradeClusterStart", "ScalePod", "AddMaster", "RebalanceSlots", "UpgradeClusterSuccess"
-    )
+    await stage.tells("UpgradeClusterStart", "ScalePod", "RebalanceSlots", "UpgradeClusterSuccess")
+    # A node that has not joined after a second is introduced again, and that is told as well.
+    assert "AddMaster" in await stage.told()
 
 
 async def test_a_fourth_master_gets_what_it_is_assigned_from_whom_it_is_assigned(make: Make) -> None:
