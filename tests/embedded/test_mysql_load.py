@@ -63,6 +63,7 @@ async def test_connections_to_replicas_add_a_server_and_their_end_removes_it(mak
     assert "Connections 12 of 5 calls for" in texts[0]
 
 
+@pytest.mark.nightly
 async def test_the_policy_stands_still_once_the_scale_subresource_sets_the_size(
     make_mysql: MakeMySQL,
 ) -> None:

@@ -62,6 +62,7 @@ async def test_a_hung_master_is_replaced_by_the_operator_and_follows_once_it_wak
     assert (await stage.me(hung)).master == (await stage.me(heir)).id
 
 
+@pytest.mark.nightly
 async def test_a_master_that_works_and_answers_nobody_keeps_its_slots(stage: Stage) -> None:
     owned = await stage.owned()
     busy = next(iter(owned))
