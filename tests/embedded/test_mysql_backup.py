@@ -98,7 +98,7 @@ class Backups:
 
 async def fill(mysql: MySQLStage) -> None:
     """A table with two rows on every server."""
-    async with Dial().open(await mysql.entry(), await mysql.login("root")) as link:
+    async with Dial().open(await mysql.served(), await mysql.login("root")) as link:
         await link.query("CREATE DATABASE IF NOT EXISTS shop")
         await link.query("CREATE TABLE IF NOT EXISTS shop.orders (id INT PRIMARY KEY, what VARCHAR(20))")
         await link.query("REPLACE INTO shop.orders VALUES (1, 'tea'), (2, 'it''s')")
@@ -127,7 +127,7 @@ async def test_a_new_cluster_has_exactly_the_rows_up_to_the_position_of_the_back
     target = await backups.claim()
     await fill(mysql)
     root = await mysql.login("root")
-    async with Dial().open(await mysql.entry(), root) as link:
+    async with Dial().open(await mysql.served(), root) as link:
         await link.query("CREATE OR REPLACE TABLE shop.log (id INT PRIMARY KEY) ENGINE=InnoDB")
         begin = (await link.one("SELECT @@GLOBAL.gtid_binlog_pos AS p"))["p"]
         # One transaction a row: the position says how many there are.
@@ -151,7 +151,7 @@ async def test_a_new_cluster_has_exactly_the_rows_up_to_the_position_of_the_back
     assert 0 < rows < written
 
     copy = await make_mysql(restoreFrom={"backup": name}, size=3 if method == "Logical" else 2)
-    async with Dial().open(await copy.entry(), await copy.login("root")) as link:
+    async with Dial().open(await copy.served(), await copy.login("root")) as link:
         found = await link.one("SELECT COUNT(*) AS n, MIN(id) AS first, MAX(id) AS last FROM shop.log")
         assert found == {"n": rows, "first": 1, "last": rows}
         assert (await link.one("SELECT what FROM shop.orders WHERE id = 2"))["what"] == "it's"

@@ -25,7 +25,7 @@ async def test_a_new_cluster_begins_with_the_rows_and_accounts_of_the_backup(
     name = f"first-{method.lower()}"
     backups = Backups(mysql)
     target = await backups.claim()
-    async with Dial().open(await mysql.entry(), await mysql.login("root")) as link:
+    async with Dial().open(await mysql.served(), await mysql.login("root")) as link:
         await link.query("CREATE DATABASE IF NOT EXISTS shop")
         await link.query("CREATE TABLE IF NOT EXISTS shop.orders (id INT PRIMARY KEY, what VARCHAR(20))")
         await link.query("REPLACE INTO shop.orders VALUES (1, 'tea'), (2, 'it''s')")
@@ -34,7 +34,7 @@ async def test_a_new_cluster_begins_with_the_rows_and_accounts_of_the_backup(
     await backups.make(name, target, method=method)
     status = await backups.over(name)
     copy = await make_mysql(restoreFrom={"backup": name}, size=2 if method == "Logical" else 1)
-    async with Dial().open(await copy.entry(), await copy.login("root")) as link:
+    async with Dial().open(await copy.served(), await copy.login("root")) as link:
         assert await link.one("SELECT COUNT(*) AS n FROM shop.orders") == {"n": 2}
         assert (await link.one("SELECT COUNT(*) AS n FROM mysql.user WHERE User = 'shop'"))["n"] == 1
         executed = (await link.one("SELECT @@GLOBAL.gtid_executed AS g"))["g"]

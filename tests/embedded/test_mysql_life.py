@@ -36,7 +36,7 @@ async def test_a_new_cluster_says_what_it_is_and_what_a_failure_would_cost(mysql
 
 async def test_clients_write_through_one_service_and_read_through_the_other(mysql: MySQLStage) -> None:
     root = await mysql.login("root")
-    async with Dial().open(await mysql.entry(), root) as link:
+    async with Dial().open(await mysql.served(), root) as link:
         await link.query("CREATE DATABASE IF NOT EXISTS shop")
         await link.query("CREATE TABLE IF NOT EXISTS shop.orders (id INT PRIMARY KEY)")
         await link.query("REPLACE INTO shop.orders VALUES (1)")

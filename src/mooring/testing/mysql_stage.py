@@ -23,7 +23,7 @@ from mooring.kube.objects.core import Pod, Secret, Service
 from mooring.operators.mysql.credentials import credentials_in
 from mooring.operators.mysql.dial import Dial, DialError, Login
 from mooring.operators.mysql.dialects import dialect_of
-from mooring.operators.mysql.names import COMPONENT, SWITCH_TO, Names, selector
+from mooring.operators.mysql.names import COMPONENT, PORT, SWITCH_TO, Names, selector
 from mooring.operators.mysql.survey import login_of, read_server
 from mooring.operators.mysql.topology import Flavor, Server
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus, size_of
@@ -89,6 +89,21 @@ class MySQLStage(Stage[MySQLCluster]):
         """The address of the primary's Service, or of another one."""
         found = await self.bed.get(Service, service or self.names.primary, self.namespace)
         return (found.spec.cluster_ip if found.spec else None) or ""
+
+    async def served(self) -> str:
+        """The address of the primary's Service, once it leads there: it follows the readiness of pods a moment later."""
+        address = await self.entry()
+
+        async def leads() -> bool:
+            try:
+                _, writer = await asyncio.open_connection(address, PORT)
+            except OSError:
+                return False
+            writer.close()
+            return True
+
+        await self.bed.until(leads, f"{address} leads to a server")
+        return address
 
     async def login(self, account: str = "mooring") -> Login:
         """How to log in as one of the cluster's own accounts."""
