@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,12 @@ def running(home: Path, code: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+def in_state(pid: int, state: str) -> None:
+    """Wait until the kernel says so of its main thread: a signal reaches it once it would run, a sleep begins as late."""
+    while f"State:\t{state}" not in Path(f"/proc/{pid}/status").read_text():
+        time.sleep(0.01)
+
+
 async def seen(pid: int, *, before: str = "") -> str:
     """What the shell prints of this one process."""
     script = before + SAMPLES.replace("/proc/[0-9]*", f"/proc/{pid}")
@@ -67,16 +74,17 @@ async def test_a_process_that_works_or_waits_for_work_does_not_stand_still(home:
 async def test_a_process_that_was_stopped_or_waits_for_one_thing_stands_still(home: Path) -> None:
     with running(home, LOOP) as process:
         process.send_signal(signal.SIGSTOP)
+        in_state(process.pid, "T")
         assert await looked_at(process.pid)
     with running(home, ASLEEP) as process:
-        await asyncio.sleep(0.2)  # until it sleeps: nothing of it can be waited for
+        in_state(process.pid, "S")
         assert await looked_at(process.pid)
 
 
 async def test_where_the_image_cannot_pause_between_the_looks_nothing_is_known(home: Path) -> None:
     """Some builds of BusyBox take whole seconds only; two looks at once are alike for any idle server."""
     with running(home, ASLEEP) as process:
-        await asyncio.sleep(0.2)
+        in_state(process.pid, "S")
         out = await seen(process.pid, before="sleep() { return 1; }\n")
         assert len(out.splitlines()) == 1, out
         assert not reads_still(out)
