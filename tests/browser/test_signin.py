@@ -18,8 +18,8 @@ from tests.console.provider import running as providing
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
-#: Seconds that an ID token is good for.
-SHORT = 8
+#: Seconds that an ID token is good for: longer than a page takes to load on a busy machine.
+SHORT = 12
 #: Hides the page, or shows it again.
 SHOWN = """
 Object.defineProperty(document, "hidden", {value: arguments[0], configurable: true});
