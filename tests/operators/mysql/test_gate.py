@@ -322,7 +322,7 @@ echo "$@" >"$HOME_OF/started"
 exec sleep 60
 """
 
-CLIENT = """#!/bin/sh
+ONCE_APART = """#!/bin/sh
 [ -s "$HOME_OF/apart" ]
 """
 """It is answered once that server has begun, and can be ended in order."""
@@ -345,7 +345,7 @@ def test_system_tables_are_brought_to_a_later_series_before_anyone_connects(pod:
     upgrade = """#!/bin/sh
 [ ! -e "$HOME_OF/started" ] && echo "$@" >"$HOME_OF/upgrade"
 """
-    programs(pod, mariadbd=UPGRADED, mariadb=CLIENT, mariadb_upgrade=upgrade)
+    programs(pod, mariadbd=UPGRADED, mariadb=ONCE_APART, mariadb_upgrade=upgrade)
     pod.order("1 replica 7")
     pod.start()
     assert "--init-rpl-role=SLAVE" in pod.until("started")
@@ -365,7 +365,7 @@ def test_system_tables_of_the_same_series_are_left_alone(pod: Pod) -> None:
 
 def test_an_upgrade_that_fails_starts_no_server_and_leaves_no_password_behind(pod: Pod) -> None:
     written_by(pod, "10.11.19-MariaDB")
-    programs(pod, mariadbd=UPGRADED, mariadb=CLIENT, mariadb_upgrade="#!/bin/sh\nexit 1\n")
+    programs(pod, mariadbd=UPGRADED, mariadb=ONCE_APART, mariadb_upgrade="#!/bin/sh\nexit 1\n")
     pod.order("1 replica 7")
     pod.start()
     assert pod.exit() == 1

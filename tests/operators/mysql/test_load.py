@@ -188,5 +188,5 @@ def test_rates_come_from_two_measurements_of_one_process(monkeypatch: pytest.Mon
 def test_why_says_what_the_policy_waits_for() -> None:
     wish = {"replicas": 3, "desired": 5, "since": "2026-01-01T12:00:00Z", "reason": "ScaleOut"}
     assert any("calls for 5 instead of 3 since" in line for line in lines({"autoscale": wish}))
-    stands = {"reason": "AutoscaleContested", "message": "an HPA sets it"}
-    assert "AutoscaleContested: an HPA sets it" in list(lines({"autoscale": stands}))
+    unknown = {"reason": "LoadUnknown", "message": "no replica answers"}
+    assert "LoadUnknown: no replica answers" in list(lines({"autoscale": unknown}))
