@@ -66,7 +66,7 @@ async def test_lost_servers_alert_until_they_are_back_and_the_console_shows_its_
         stage = RedisStage(bed, "demo")
         await bed.apply(manifest("demo", exporter=EXPORTER))
         await stage.exact(120)
-        # No election in this process: the rules about the Lease are not of this test.
+        # This process holds no election, so the rules about the Lease are not tested here.
         rules = rendered_rules(place, "prometheusRule.unhealthyFor=3s")
         async with served(place / "prometheus", await scrapes_of(stage, port), rules) as prometheus:
             healthy = "redis_operator_controller_cluster_healthy"

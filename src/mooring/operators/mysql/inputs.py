@@ -40,7 +40,7 @@ from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.credentials import secret_value
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.pods import Pod, pods_of
-from mooring.operators.workload.statefulset import state_of
+from mooring.operators.workload.statefulset import replicas_of, state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.trouble import SIDECAR
 from mooring.operators.workload.volumes import Growth, awaiting_volumes, volume_of
@@ -217,7 +217,7 @@ def read_inputs(
     )
     wanted = wanted_of(cluster, found)
     if isinstance(blocked, Terminal):
-        wanted = replace(wanted, size=_replicas(there) or wanted.size, scaling=None, sound=False)
+        wanted = replace(wanted, size=replicas_of(there) or wanted.size, scaling=None, sound=False)
     specs = Specs(cluster, found)
     return Inputs(
         cluster=cluster,
@@ -286,7 +286,7 @@ def _observed(
 ) -> Observed:
     size, born = specs.size, _time(cluster.metadata.creation_timestamp)
     there = found.set
-    replicas = _replicas(there)
+    replicas = replicas_of(there)
     asked = specs.inputs if may_roll else specs.made_from
     old = set()
     for ordinal in range(max(size, replicas)):
@@ -433,10 +433,6 @@ def _image(one: apps.StatefulSet | None) -> str:
     template = one.spec.template if one is not None and one.spec is not None else None
     containers = (template.spec.containers if template and template.spec else None) or ()
     return next((container.image or "" for container in containers if container.name == COMPONENT), "")
-
-
-def _replicas(one: apps.StatefulSet | None) -> int:
-    return (one.spec.replicas if one is not None and one.spec is not None else None) or 0
 
 
 def _time(text: str | None) -> datetime | None:

@@ -59,7 +59,7 @@ from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.overlay import declared as declared_of
 from mooring.operators.workload.overlay import merged, overlaid, placed, read_security
 from mooring.operators.workload.services import ServiceSpec
-from mooring.operators.workload.statefulset import keeping_template, made_from, selector_of
+from mooring.operators.workload.statefulset import keeping_template, made_from, replicas_of, selector_of
 from mooring.operators.workload.volumes import Growth, claimed_volumes, claims_to_make
 
 __all__ = ["AUTHORITY_FILE", "DATA", "Found", "Specs", "pod_security"]
@@ -374,8 +374,7 @@ class Specs:
 
     @property
     def _there(self) -> int:
-        found = self._found.set
-        return (found.spec.replicas if found is not None and found.spec is not None else None) or 0
+        return replicas_of(self._found.set)
 
     def first_claim(self) -> core.PersistentVolumeClaim:
         """The claim of the first pod, as the StatefulSet would make it: a restore fills it before there is a pod."""

@@ -238,7 +238,7 @@ def overlaid(template: core.PodTemplateSpec, given: PodTemplate | None, ours: Ou
 
 
 def placed(pod: core.PodSpec, given: PodTemplate | None) -> core.PodSpec:
-    """A pod of another kind than the set's, run where and as whom the overlay says: no containers, no volumes."""
+    """``pod`` with the placement and the account of the overlay, without the containers and volumes of the overlay."""
     try:
         over = read_pod(given)
     except msgspec.ValidationError:

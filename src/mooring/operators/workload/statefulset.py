@@ -32,6 +32,7 @@ __all__ = [
     "mounted_config_maps",
     "on_delete",
     "pending",
+    "replicas_of",
     "revision_template",
     "selector_of",
     "set_key",
@@ -133,6 +134,11 @@ def image_in(found: apps.StatefulSet | None, component: str) -> str:
     """The main container's image in the template in place; "" where there is none."""
     template = found.spec.template if found is not None and found.spec is not None else None
     return (main_container(template.spec, component).image if template and template.spec else None) or ""
+
+
+def replicas_of(found: apps.StatefulSet | None) -> int:
+    """The number of pods it asks for; 0 where there is no StatefulSet."""
+    return (found.spec.replicas if found is not None and found.spec is not None else None) or 0
 
 
 def pending(one: apps.StatefulSet | None) -> bool:

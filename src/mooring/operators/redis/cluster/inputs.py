@@ -49,7 +49,7 @@ from mooring.operators.redis.versions import file_format, image_format
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
 from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
-from mooring.operators.workload.statefulset import image_in, pending
+from mooring.operators.workload.statefulset import image_in, pending, replicas_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.trouble import SIDECAR
 from mooring.operators.workload.volumes import Growth, awaiting_volumes
@@ -211,7 +211,7 @@ class Inputs:
     @property
     def there(self) -> int:
         """Pods the StatefulSet has now."""
-        return (self.live.spec.replicas if self.live and self.live.spec else None) or 0
+        return replicas_of(self.live)
 
 
 def read_inputs(

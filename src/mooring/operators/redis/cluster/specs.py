@@ -59,7 +59,7 @@ from mooring.operators.workload.network import allow, of_labels, of_namespace
 from mooring.operators.workload.network import policy as policy_of
 from mooring.operators.workload.overlay import declared as declared_of
 from mooring.operators.workload.overlay import overlaid
-from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete
+from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete, replicas_of
 from mooring.operators.workload.volumes import Growth, claimed_volumes, claims_to_make
 
 __all__ = ["DEFAULTS", "FORCED", "Found", "Orders", "Specs", "template_lines"]
@@ -375,8 +375,7 @@ class Specs:
 
     @property
     def _there(self) -> int:
-        live = self._found.live
-        return (live.spec.replicas if live is not None and live.spec is not None else None) or 0
+        return replicas_of(self._found.live)
 
     def _template(self) -> core.PodTemplateSpec:
         pod = self._pod

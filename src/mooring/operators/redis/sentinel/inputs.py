@@ -59,7 +59,7 @@ from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import SetState
-from mooring.operators.workload.statefulset import image_in, state_of
+from mooring.operators.workload.statefulset import image_in, replicas_of, state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.trouble import SIDECAR
 from mooring.operators.workload.volumes import Growth, awaiting_volumes
@@ -224,7 +224,7 @@ def read_inputs(cluster: RedisCluster, around: Surroundings, *, now: datetime) -
     )
     wanted = wanted_of(cluster, memory=memory, held=None if redis is None else parse_keys(found.live or ""))
     if isinstance(blocked, Terminal):
-        size, sentinels = _replicas(redis) or wanted.size, _replicas(sentinel) or wanted.sentinels
+        size, sentinels = replicas_of(redis) or wanted.size, replicas_of(sentinel) or wanted.sentinels
         wanted = replace(wanted, size=size, sentinels=sentinels)
     if blocked is not None:
         wanted = replace(wanted, roll=False)
@@ -474,14 +474,10 @@ def _kept_lineage(inputs: Inputs, volumes: Mapping[str, str]) -> Lineage | None:
 # --- small readings ---
 
 
-def _replicas(one: apps.StatefulSet | None) -> int:
-    return (one.spec.replicas if one is not None and one.spec is not None else None) or 0
-
-
 def _set_state(one: apps.StatefulSet | None, specs: Specs, component: Component) -> SetState:
     if one is None:
         return SetState()
-    state = state_of(one, replicas=_replicas(one), asked=specs.inputs(component), annotation=INPUTS)
+    state = state_of(one, replicas=replicas_of(one), asked=specs.inputs(component), annotation=INPUTS)
     return replace(state, current=specs.current(component), image=image_in(one, component))
 
 

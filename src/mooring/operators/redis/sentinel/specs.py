@@ -64,7 +64,7 @@ from mooring.operators.workload.network import policy as policy_of
 from mooring.operators.workload.overlay import declared as declared_of
 from mooring.operators.workload.overlay import merged, overlaid, read_security
 from mooring.operators.workload.services import ServiceSpec
-from mooring.operators.workload.statefulset import is_current, on_delete
+from mooring.operators.workload.statefulset import is_current, on_delete, replicas_of
 from mooring.operators.workload.volumes import Growth, claimed_volumes, claims_to_make, sized_as
 
 __all__ = ["Found", "Specs", "gate_arguments"]
@@ -451,8 +451,7 @@ class Specs:
 
     @property
     def _there(self) -> int:
-        live = self._found.redis
-        return (live.spec.replicas if live is not None and live.spec is not None else None) or 0
+        return replicas_of(self._found.redis)
 
     @property
     def _size(self) -> int:
