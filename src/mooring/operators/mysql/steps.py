@@ -56,6 +56,8 @@ log = structlog.get_logger("mooring.mysql")
 
 POLL: Final = 0.02
 """Seconds between two looks while a step waits for its effect."""
+GATHER: Final = 0.1
+"""Seconds for which writes are held before the server is read-only: clients that write come to wait, and do not fail."""
 PATIENCE: Final = 1.0
 """Seconds that a step waits for what may take long; the next pass goes on."""
 STILL: Final = 3.0
@@ -367,7 +369,7 @@ class Steps:
         """Hold writes once the candidate is close, until it has everything; writable again past the deadline.
 
         A global read lock makes clients wait instead of failing. Statements that begin while the server is read-only fail at
-        once, lock or not, so that comes last, when writers wait already. The lock is let go when the new primary leads
+        once, lock or not, so that comes last, when writers wait already (`GATHER`). The lock is let go when the new primary leads
         (`Holds`); should it be lost before (this process may die), writes fail, they never go on.
         """
         deadline = self._monotonic() + move.deadline
@@ -375,6 +377,7 @@ class Steps:
             await self._close_by(move, candidate, deadline)
             hold = await self._hold(move, deadline)
             try:
+                await self._sleep(GATHER)
                 await self._caught_up(move, hold.link, candidate, deadline)
                 await hold.link.query(self._dialect.read_only(True))
                 if not (await self._read(hold.link)).read_only:
