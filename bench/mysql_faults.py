@@ -5,7 +5,7 @@
 Each lane is a cluster of three servers in a namespace of its own, with an operator process of its own and four clients
 that write through the primary's Service, all on one embedded control plane. A lane's next fault strikes once its cluster
 is whole: the operator is done, every replica follows and has applied everything. Ends when so many minutes and so many
-faults are over; ``--publish`` writes bench/results/mysql_faults.json and the tables in docs/benchmarks.md. Exit status 1
+faults are over; ``--publish`` writes bench/results/FLAVOR_faults.json and its tables in docs/benchmarks.md. Exit status 1
 when an acknowledged row is lost, or when a cluster does not become whole again.
 
 Causes: the primary's, a replica's, two servers or all of them killed with -9; the primary stopped (SIGSTOP) until another
@@ -253,11 +253,13 @@ class MySQLLane(Lane):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     about = (__doc__ or "").partition("\n")[0]
-    words = parser(MySQLLane, prog="mysql_faults.py", about=about, results="mysql_faults.json")
+    words = parser(MySQLLane, prog="mysql_faults.py", about=about, results="FLAVOR_faults.json")
     words.add_argument("--image", default="mariadb:10.11", help="MariaDB or MySQL (mariadb:10.11)")
     words.add_argument("--size", type=int, default=3, help="servers of each cluster (3)")
     options = words.parse_args(arguments)
-    return run(MySQLLane, options, mark="python bench/mysql_faults.py", results="mysql_faults.json")
+    flavor = flavor_of(options.image, None) or "mariadb"
+    mark = f"python bench/mysql_faults.py --image {flavor}"
+    return run(MySQLLane, options, mark=mark, results=f"{flavor}_faults.json")
 
 
 if __name__ == "__main__":

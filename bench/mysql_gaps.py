@@ -1,7 +1,8 @@
 """How long a MySQL cluster takes no writes, by cause, and how long it takes to be made: one table.
 
-    python bench/mysql_gaps.py [--rounds 5] [--image mariadb:10.11] [--size 3] [--out FILE]
-    python bench/mysql_gaps.py --kills 200 [--minutes 30] [--seed N] [--image mariadb:10.11] [--size 3] [--out FILE]
+    python bench/mysql_gaps.py [--rounds 5] [--image mariadb:10.11] [--size 3] [--out FILE] [--publish]
+    python bench/mysql_gaps.py --kills 200 [--minutes 30] [--seed N] [--image mariadb:10.11] [--size 3] [--out FILE] [--publish]
+    python bench/mysql_gaps.py --from FILE --publish
 
 A cluster on an embedded control plane with the operator in this process, four clients that write through the primary's
 Service, each 50 rows a second. Per round: created (from the apply to whole), the primary killed with -9, stopped (SIGSTOP)
@@ -10,7 +11,8 @@ twice` counts rows that a client that retries once would have failed to write. E
 
 With ``--kills`` one cluster is made, and its primary killed with -9 so many times (or for so many minutes), each time at a
 random moment after the cluster is whole again: rows lost, how often the old primary led again, came back with its data or
-was seeded again, the gap, and the seconds until all was whole.
+was seeded again, the gap, and the seconds until all was whole. ``--publish`` keeps the figures of this image and size in
+bench/results/mysql_gaps.json and renews the tables in docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 if not __package__:  # run as a program: its sibling is found from the root of the tree
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.page import RESULTS, put
 from bench.tally import percentile
 
 from mooring.operators.mysql import OPERATOR, gate
@@ -89,6 +93,14 @@ async def roll(stage: MySQLStage, ledger: Any) -> None:
     await stage.writes(ledger, 50)
 
 
+BOUNDS = {
+    "create": "<= 20 s MariaDB, 30 s MySQL",
+    "crash": "<= 2 s",
+    "hang": "<= 8 s",
+    "switch": "<= 1 s, failed twice 0",
+    "roll": "<= 1 s",
+}
+"""What is aimed at, by row of the table: seconds without a confirmed row; for `create`, until the cluster is whole."""
 CAUSES: dict[str, Cause] = {"crash": crash, "hang": hang, "switch": switch, "roll": roll}
 
 
@@ -125,7 +137,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         "image": options.image,
         "size": options.size,
         "rounds": options.rounds,
-        "load": round(os.getloadavg()[0], 1),
+        **_where(),
         "acknowledged": acknowledged,
         "lost": lost,
         "failed_twice": twice,
@@ -202,7 +214,7 @@ async def kills(options: argparse.Namespace) -> dict[str, Any]:
         "size": options.size,
         "seed": options.seed,
         "kills": len(made),
-        "load": round(os.getloadavg()[0], 1),
+        **_where(),
         "acknowledged": report.acknowledged,
         "lost": report.lost_acknowledged,
         **{way.replace(" ", "_"): sum(one["how"] == way for one in made) for way in ways},
@@ -214,6 +226,15 @@ async def kills(options: argparse.Namespace) -> dict[str, Any]:
             }
             for name in ("gap", "whole")
         },
+    }
+
+
+def _where() -> dict[str, Any]:
+    """When and on what this was measured."""
+    return {
+        "measured": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
     }
 
 
@@ -240,6 +261,65 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+
+def page(kept: Sequence[dict[str, Any]]) -> str:
+    """Both tables as they stand on the page: a column for each image and size, a row for each run of kills."""
+    gaps = [one for one in kept if "kills" not in one]
+    lines: list[str] = []
+    if gaps:
+        lines += [
+            _row("", "ours should be", *(f"{one['image']}, {one['size']} servers" for one in gaps)),
+            "|---|---|" + "---|" * len(gaps),
+        ]
+        for cause, bound in BOUNDS.items():
+            cells = []
+            for one in gaps:
+                seconds, twice = one["seconds"][cause], one["failed_twice"].get(cause)
+                text = f"{seconds['p50']:.2f}, max {seconds['max']:.2f} s"
+                cells.append(f"{text}; failed twice {twice}" if cause == "switch" else text)
+            lines.append(_row(cause, bound, *cells))
+        lines.append(
+            _row(
+                "acknowledged rows lost", "0", *(f"{one['lost']} of {one['acknowledged']:,}" for one in gaps)
+            )
+        )
+        lines.append(_row("rounds; measured", "", *(f"{one['rounds']}; {_when(one)}" for one in gaps)))
+    killed = [one for one in kept if "kills" in one]
+    if killed:
+        head = ("servers", "killed", "rows lost", "rejoined", "seeded again", "led again")
+        lines += ["", _row(*head, "gap p50 / p99 / max, s", "whole p50 / p99 / max, s", "measured")]
+        lines.append("|---|" + "---:|" * 7 + "---|")
+        for one in killed:
+            spread = [
+                " / ".join(f"{one['seconds'][what][at]:.{digits}f}" for at in ("p50", "p99", "max"))
+                for what, digits in (("gap", 2), ("whole", 1))
+            ]
+            counts = (one["kills"], f"{one['lost']} of {one['acknowledged']:,}", one["rejoined"])
+            name = f"{one['size']}, {one['image']}"
+            lines.append(_row(name, *counts, one["seeded_again"], one["led_again"], *spread, _when(one)))
+    return "\n".join(lines)
+
+
+def _when(figures: dict[str, Any]) -> str:
+    return f"{figures['measured']}, {figures['cores']} cores, one-minute load {figures['load']}"
+
+
+def publish(figures: dict[str, Any]) -> None:
+    """Keep these figures in the place of earlier ones of the same kind, image and size, and renew the page."""
+    path = RESULTS / "mysql_gaps.json"
+
+    def key(one: dict[str, Any]) -> tuple[bool, str, int]:
+        return "kills" in one, one["image"], one["size"]
+
+    kept = json.loads(path.read_text()) if path.exists() else []
+    kept = sorted([*(one for one in kept if key(one) != key(figures)), figures], key=key)
+    path.write_text(json.dumps(kept, indent=1) + "\n")
+    put("python bench/mysql_gaps.py", page(kept))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="mysql_gaps.py", description=(__doc__ or "").partition("\n")[0])
@@ -250,12 +330,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="with --kills: at most (60)")
     parser.add_argument("--seed", type=int, default=1, help="with --kills: of the moments (1)")
     parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
+    parser.add_argument("--from", dest="source", type=Path, help="publish these raw figures; measure nothing")
+    parser.add_argument(
+        "--publish", action="store_true", help="bench/results/mysql_gaps.json and docs/benchmarks.md"
+    )
     options = parser.parse_args(arguments)
     configure_logging(level="error")
-    figures = asyncio.run(kills(options) if options.kills else measure(options))
+    if options.source:
+        figures = json.loads(options.source.read_text())
+    else:
+        figures = asyncio.run(kills(options) if options.kills else measure(options))
     if options.out:
         options.out.write_text(json.dumps(figures, indent=1) + "\n")
-    print(of_kills(figures) if options.kills else table(figures))
+    if options.publish:
+        publish(figures)
+    print(of_kills(figures) if "kills" in figures else table(figures))
     return 1 if figures["lost"] else 0
 
 
