@@ -35,13 +35,15 @@ __all__ = [
 MI: Final = 1 << 20
 GI: Final = 1 << 30
 
+_RECEIVER_PATIENCE: Final = "2"
+"""Seconds without a word from the source, and for a connection to it. A receiver that connects to a hung source cannot be stopped
+(MariaDB 11), or takes two seconds more (MySQL): at four seconds, when the source is taken for dead, it has tried once and sleeps."""
+
 _FORCED: Final[Mapping[Flavor, Mapping[str, str]]] = {
     "mariadb": {
         "gtid_strict_mode": "ON",
         "log_slave_updates": "ON",
-        # The receiver cannot be stopped while it connects to a hung source (11.x), which takes as long: at four seconds, when
-        # that is taken for dead, it has tried once and sleeps.
-        "slave_net_timeout": "2",
+        "slave_net_timeout": _RECEIVER_PATIENCE,
         "rpl_semi_sync_master_wait_point": "AFTER_SYNC",
         "rpl_semi_sync_slave_kill_conn_timeout": "1",
         "skip_slave_start": "ON",
@@ -52,7 +54,7 @@ _FORCED: Final[Mapping[Flavor, Mapping[str, str]]] = {
         "gtid_mode": "ON",
         "enforce_gtid_consistency": "ON",
         "log_replica_updates": "ON",
-        "replica_net_timeout": "4",
+        "replica_net_timeout": _RECEIVER_PATIENCE,
         "relay_log_recovery": "OFF",
         "skip_replica_start": "ON",
         "super_read_only": "ON",

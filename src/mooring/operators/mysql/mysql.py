@@ -81,7 +81,7 @@ class MySQL(Dialect):
         change = (
             f"CHANGE REPLICATION SOURCE TO SOURCE_HOST={quoted(source.host)}, SOURCE_PORT=3306, "
             f"SOURCE_USER={quoted(source.user)}, SOURCE_PASSWORD={quoted(source.password)}, SOURCE_CONNECT_RETRY=1, "
-            f"SOURCE_RETRY_COUNT=86400, SOURCE_HEARTBEAT_PERIOD=1, {self._tls(source)}, "
+            f"SOURCE_RETRY_COUNT=86400, SOURCE_HEARTBEAT_PERIOD=0.5, {self._tls(source)}, "
             f"GET_SOURCE_PUBLIC_KEY={key}, SOURCE_AUTO_POSITION=1"
         )
         return (change,)
