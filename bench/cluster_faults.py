@@ -1,11 +1,11 @@
 """Random faults to Redis Clusters under writers for half an hour: what is lost by cause, how long a part is not served.
 
-    python -m bench.cluster_faults [--minutes 30] [--faults 200] [--lanes 3] [--seed N] [--publish]
+    python -m bench.cluster_faults [--minutes 30] [--faults 200] [--lanes 3] [--seed N] [--secure] [--publish]
 
 As bench/faults.py, with clusters of three masters and a replica each. The writer writes all over the slots and times
 each eighth of them by itself: the gap is that of the worst eighth. A lane's next fault strikes once its cluster is
 Running, all slots have an owner, and every node sees the others as they see themselves. Exit status 1 when a write
-that WAIT had confirmed is lost, or when a cluster does not become whole again.
+that WAIT had confirmed is lost, or when a cluster does not become whole again. ``--secure``: see bench/faults.py.
 
 Causes: a master's or a replica's server killed with -9, both servers of a shard, or two masters (most of them) at
 once; a master stopped (SIGSTOP) until its replica leads; a master cut off from the other pods (partition: the
@@ -28,11 +28,12 @@ from typing import Any, ClassVar
 
 from bench.lanes import WHOLE_WITHIN, Causes, Lane, Place, parser
 from bench.lanes import main as run
+from bench.secure import APP, OPS, Secure
 from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest, renewed
 
 from mooring.operators.redis.cluster import RedisCluster
 from mooring.operators.redis.cluster.topology import Peer
-from mooring.operators.redis.dial import Address
+from mooring.operators.redis.dial import Address, Dial
 from mooring.testing.ledger import Ledger
 from mooring.testing.ledger_cluster import ClusterLedger
 
@@ -53,11 +54,20 @@ class ClusterLane(Lane):
 
     def __init__(self, place: Place, options: argparse.Namespace) -> None:
         super().__init__(place, options)
-        self._stage = Stage(place.bed, NAME, namespace=place.namespace, password=PASSWORD)
+        self._secure = Secure.made() if options.secure else None
+        tls = self._secure.context if self._secure else None
+        self._stage = Stage(place.bed, NAME, namespace=place.namespace, password=PASSWORD, tls=tls)
+        if self._secure:
+            self._stage.dial = Dial(connect_timeout=5.0, reply_timeout=10.0, tls=tls, keys=[OPS])
 
     def document(self) -> dict[str, Any]:
         """See `Lane`."""
-        return manifest(NAME, replicas=NODES, password=PASSWORD)
+        more = self._secure.spec() if self._secure else {}
+        return manifest(NAME, replicas=NODES, password=PASSWORD, **more)
+
+    def documents(self) -> list[dict[str, Any]]:
+        """See `Lane`."""
+        return [*(self._secure.secrets() if self._secure else ()), self.document()]
 
     async def whole(self) -> None:
         """See `Lane`."""
@@ -67,7 +77,11 @@ class ClusterLane(Lane):
     async def writing(self, rate: float) -> AsyncIterator[Ledger]:
         """See `Lane`."""
         nodes = list((await self._stage.addresses()).values())
-        ledger = ClusterLedger(nodes, password=PASSWORD, rate=rate, patience=0.5)
+        secure, tls = self._secure, self._secure.context if self._secure else None
+        password = [APP] if secure else PASSWORD
+        ledger = ClusterLedger(
+            nodes, password=password, rate=rate, patience=0.5, tls=tls, connect=1.0 if tls else None
+        )
         task = asyncio.create_task(ledger.write())
         try:
             await self.written(ledger, within=30)
@@ -218,8 +232,12 @@ class ClusterLane(Lane):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     about = (__doc__ or "").partition("\n")[0]
-    options = parser(ClusterLane, prog="cluster_faults.py", about=about, results=RESULTS)
-    return run(ClusterLane, options.parse_args(arguments), mark=COMMAND, results=RESULTS)
+    words = parser(ClusterLane, prog="cluster_faults.py", about=about, results=RESULTS)
+    words.add_argument("--secure", action="store_true", help="with TLS, users, and the default user off")
+    options = words.parse_args(arguments)
+    if options.secure:
+        return run(ClusterLane, options, mark=f"{COMMAND} --secure", results="cluster-faults-secure.json")
+    return run(ClusterLane, options, mark=COMMAND, results=RESULTS)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Random faults under writers for half an hour: what is lost by cause, and how long nobody serves.
 
-    python bench/faults.py [--minutes 30] [--faults 200] [--lanes 3] [--seed N] [--max-lag 2] [--publish]
+    python bench/faults.py [--minutes 30] [--faults 200] [--lanes 3] [--seed N] [--max-lag 2] [--secure] [--publish]
 
 Each lane is a 3 + 3 cluster in a namespace of its own, with an operator process of its own and a writer that
 comes through the sentinels, all on one embedded control plane. A lane's next fault strikes once its cluster is
 Healthy and every server and sentinel agrees. Ends when so many minutes and so many faults are over; ``--publish``
 writes bench/results/faults.json and the tables in docs/benchmarks.md. Exit status 1 when a write that WAIT had
 confirmed is lost, when a partition cost more than min-replicas-max-lag and a second of writes, or when a cluster
-does not become whole again.
+does not become whole again. With ``--secure`` servers and sentinels take TLS alone, the default user is off, and the
+writer comes as a user of the spec; the figures go to bench/results/faults-secure.json.
 
 Causes: the master's server or a replica's killed with -9; the master stopped (SIGSTOP) until another leads; the
 master cut off from the other pods (partition: the client still reaches it) or from everything (isolation), in
@@ -37,6 +38,7 @@ if not __package__:  # run as a program: its sibling is found from the root of t
 
 from bench.lanes import WHOLE_WITHIN, Causes, Lane, Place, parser
 from bench.lanes import main as run
+from bench.secure import APP, OPS, Secure
 
 __all__ = ["SentinelLane", "main"]
 
@@ -52,7 +54,11 @@ class SentinelLane(Lane):
 
     def __init__(self, place: Place, options: argparse.Namespace) -> None:
         super().__init__(place, options)
-        self._stage = RedisStage(place.bed, NAME, namespace=place.namespace, password=PASSWORD)
+        self._secure = Secure.made() if options.secure else None
+        tls = self._secure.context if self._secure else None
+        self._stage = RedisStage(place.bed, NAME, namespace=place.namespace, password=PASSWORD, tls=tls)
+        if self._secure:
+            self._stage.login(OPS)
         self._chance, self._max_lag = place.chance, options.max_lag
 
     def document(self) -> dict[str, Any]:
@@ -60,7 +66,13 @@ class SentinelLane(Lane):
         document = manifest(NAME, password=PASSWORD)
         if self._max_lag:
             document["spec"]["config"] = {"min-replicas-max-lag": str(self._max_lag)}
+        if self._secure:
+            document["spec"].update(self._secure.spec())
         return document
+
+    def documents(self) -> list[dict[str, Any]]:
+        """See `Lane`."""
+        return [*(self._secure.secrets() if self._secure else ()), self.document()]
 
     async def whole(self) -> None:
         """See `Lane`."""
@@ -68,7 +80,8 @@ class SentinelLane(Lane):
 
     def writing(self, rate: float) -> AbstractAsyncContextManager[Ledger]:
         """See `Lane`."""
-        return self._stage.writing(rate=rate, patience=0.5)
+        how: dict[str, Any] = {"password": [APP], "connect": 1.0} if self._secure else {}
+        return self._stage.writing(rate=rate, patience=0.5, **how)
 
     async def written(self, ledger: Ledger, *, within: float) -> None:
         """See `Lane`."""
@@ -205,7 +218,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words.add_argument(
         "--max-lag", type=int, default=0, help="min-replicas-max-lag; default the operator's 10"
     )
+    words.add_argument("--secure", action="store_true", help="with TLS, users, and the default user off")
     options = words.parse_args(arguments)
+    if options.secure:
+        return run(
+            SentinelLane, options, mark="python bench/faults.py --secure", results="faults-secure.json"
+        )
     return run(SentinelLane, options, mark="python bench/faults.py", results="faults.json")
 
 
