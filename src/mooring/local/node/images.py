@@ -33,9 +33,14 @@ from typing import Any
 import msgspec
 import yaml
 
-from mooring.local.node.entrypoints import MARIADB_ENTRYPOINT, MYSQL_ENTRYPOINT, REDIS_ENTRYPOINT
+from mooring.local.node.entrypoints import (
+    MARIADB_ENTRYPOINT,
+    MYSQL_ENTRYPOINT,
+    REDIS_ENTRYPOINT,
+    VALKEY_ENTRYPOINT,
+)
 from mooring.local.node.imagestore import ImageStore, LoadedImage, StoreError
-from mooring.local.node.packages import PackageImages, Recipe
+from mooring.local.node.packages import PackageImages, Recipe, version_asked
 from mooring.local.node.references import ImageError, normalize
 
 __all__ = ["Catalog", "Image", "ImageError", "Program", "load", "normalize"]
@@ -73,6 +78,8 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     """Further paths of the machine that its programs need, seen inside at the same place."""
     packaged: str = ""
     """The program whose versions are made of packages; "" where programs of the machine stand for the image."""
+    own_first: bool = False
+    """Of ``packaged``: the machine's own program stands for the tags that `_stands_for` says."""
 
     @property
     def main(self) -> tuple[str, Program]:
@@ -98,24 +105,29 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     images: list[_Entry] = []
 
 
-def _redis(*, main: str = "redis-server") -> dict[str, Program]:
+def _redis() -> dict[str, Program]:
     server = Program(path="/usr/bin/redis-server", package="redis-server", version=("--version",))
     tools = {
         name: Program(path=f"/usr/bin/{name}", package="redis-tools")
         for name in ("redis-cli", "redis-benchmark", "redis-check-aof", "redis-check-rdb")
     }
     # redis-sentinel is redis-server under another name: no further package is needed.
-    return {main: server, "redis-server": server, "redis-sentinel": server, **tools}
+    return {"redis-server": server, "redis-sentinel": server, **tools}
 
 
 def _valkey() -> dict[str, Program]:
-    programs: dict[str, Program] = {}
-    for name, program in _redis().items():
-        kind = name.removeprefix("redis-")
-        valkey = f"/usr/bin/valkey-{kind}"
-        chosen = msgspec.structs.replace(program, path=valkey) if Path(valkey).exists() else program
-        programs |= {f"valkey-{kind}": chosen}
-    return {**programs, **_redis()}
+    """As Valkey's own image has them: under the names of Redis too."""
+    programs = {
+        name.replace("redis-", "valkey-"): msgspec.structs.replace(
+            program,
+            path=program.path.replace("redis-", "valkey-"),
+            package=program.package.replace("redis-", "valkey-"),
+        )
+        for name, program in _redis().items()
+    }
+    # Another name of the server, which no package has.
+    programs["valkey-sentinel"] = programs["valkey-server"]
+    return {**programs, **{name.replace("valkey-", "redis-"): one for name, one in programs.items()}}
 
 
 def _packaged(name: str, match: tuple[str, ...], server: str, entrypoint: str) -> Image:
@@ -209,16 +221,18 @@ def _names(*names: str) -> tuple[str, ...]:
     return _any_tag(pattern for name in names for pattern in (name, f"*/{name}"))
 
 
-def _redis_image(name: str, match: tuple[str, ...], programs: dict[str, Program]) -> Image:
+def _redis_image(name: str, programs: dict[str, Program], entrypoint: str) -> Image:
     return Image(
         name=name,
-        match=match,
+        match=_names(name),
         programs=programs,
         entrypoint=("docker-entrypoint.sh",),
         cmd=(f"{name}-server",),
-        files={"/usr/local/bin/docker-entrypoint.sh": REDIS_ENTRYPOINT},
+        files={"/usr/local/bin/docker-entrypoint.sh": entrypoint},
         working_dir="/data",
         volumes=("/data",),
+        packaged=name,
+        own_first=True,
     )
 
 
@@ -226,8 +240,8 @@ def built_in() -> list[Image]:
     """The images that are known without a file."""
     pause = Program(path="/usr/bin/sleep", package="coreutils")
     return [
-        _redis_image("redis", _names("redis"), _redis()),
-        _redis_image("valkey", _names("valkey"), _valkey()),
+        _redis_image("redis", _redis(), REDIS_ENTRYPOINT),
+        _redis_image("valkey", _valkey(), VALKEY_ENTRYPOINT),
         exporter_image(),
         _own_image("mooring", _names("mooring"), "mooring", "mooring"),
         _packaged("mariadb", _names("mariadb"), "mariadbd", MARIADB_ENTRYPOINT),
@@ -327,17 +341,37 @@ class Catalog:
         """
         if self.packages is None or self._loaded(reference) is not None:
             return None
-        image = self.find(reference)
-        recipe = self.packages.recipe(image.packaged, reference) if image.packaged else None
+        recipe = self._recipe(self.find(reference), reference)
         return recipe if recipe is not None and self.packages.find(recipe) is None else None
+
+    def _recipe(self, image: Image, reference: str) -> Recipe | None:
+        """How the image of a reference is made, ``None`` where a program of the machine stands for it."""
+        if not image.packaged:
+            return None
+        packages = self.packages or PackageImages()
+        if not image.own_first:
+            return packages.recipe(image.packaged, reference)
+        own = image.main[1]
+        there = Path(own.path).exists()
+        version, asked = version_of(own) if there else "", version_asked(reference)
+        if there and _stands_for(version, asked):
+            return None
+        try:
+            return packages.recipe(image.packaged, reference)
+        except ImageError as error:
+            if there and _major(asked) <= _major(version):
+                return None
+            raise ImageError(
+                f"{error}. This machine has {own.path} {version}" if there else str(error)
+            ) from None
 
     def resolve(self, reference: str) -> Resolved:
         """The loaded image, or the entry with the version that is installed (blocking: runs the program once)."""
         if (loaded := self._loaded(reference)) is not None:
             return Resolved(_as_image(loaded), reference, loaded=loaded, store=self.store)
         image = self.find(reference)
-        if image.packaged:
-            return self._made(image, reference)
+        if (recipe := self._recipe(image, reference)) is not None:
+            return self._made(recipe, reference)
         _name, program = image.main
         if not Path(program.path).exists():
             remedy = program.remedy or (program.package and f"install the Debian package {program.package}")
@@ -345,9 +379,8 @@ class Catalog:
             raise ImageError(f"{lacks}: {remedy}" if remedy else lacks)
         return Resolved(image, reference, version_of(program))
 
-    def _made(self, image: Image, reference: str) -> Resolved:
+    def _made(self, recipe: Recipe, reference: str) -> Resolved:
         packages = self.packages or PackageImages()
-        recipe = packages.recipe(image.packaged, reference)
         loaded = packages.find(recipe)
         if loaded is None:
             raise ImageError(f'image "{reference}" was not made yet: mooring image make {reference}')
@@ -370,6 +403,15 @@ def _as_image(loaded: LoadedImage) -> Image:
         user=config.user,
         stop_signal=config.stop_signal,
     )
+
+
+def _stands_for(version: str, asked: str | None) -> bool:
+    """Whether a program of the machine is what a tag asks for: the same series, or any ("", ``None``)."""
+    return not asked or version.split(".")[: asked.count(".") + 1][:2] == asked.split(".")[:2]
+
+
+def _major(version: str | None) -> int:
+    return int((version or "0").partition(".")[0])
 
 
 def version_of(program: Program) -> str:

@@ -20,12 +20,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mooring.local.node.entrypoints import MARIADB_ENTRYPOINT, MYSQL_ENTRYPOINT
+from mooring.local.node.entrypoints import (
+    MARIADB_ENTRYPOINT,
+    MYSQL_ENTRYPOINT,
+    REDIS_ENTRYPOINT,
+    VALKEY_ENTRYPOINT,
+)
 from mooring.local.node.imagestore import ImageConfig, ImageStore, LoadedImage, StoreError
 from mooring.local.node.references import ImageError, normalize
 from mooring.local.removal import remove_tree
 
-__all__ = ["RECIPES", "PackageImages", "Recipe", "cache_directory"]
+__all__ = ["RECIPES", "PackageImages", "Recipe", "cache_directory", "version_asked"]
 
 Say = Callable[[str], None]
 """Takes what is being done, for a person who waits."""
@@ -96,6 +101,19 @@ def _mariadb(series: str, suite: str, *more: str) -> Recipe:
     )
 
 
+def _redis(program: str, series: str, suite: str, entrypoint: str) -> Recipe:
+    """Redis or Valkey, whose packages have the same parts under their own names."""
+    return Recipe(
+        program=program,
+        series=series,
+        suite=suite,
+        packages=(f"{program}-server", f"{program}-tools", "hostname", "util-linux", *_BASE),
+        entrypoint=entrypoint,
+        command=(f"{program}-server",),
+        volumes=("/data",),
+    )
+
+
 RECIPES: Sequence[Recipe] = (
     _mariadb("11.8", "trixie"),
     _mariadb("10.11", "bookworm", "mariadb-plugin-provider-lz4"),
@@ -118,6 +136,9 @@ RECIPES: Sequence[Recipe] = (
         links=(("usr/local/bin/mysqld_exporter", "/usr/bin/prometheus-mysqld-exporter"),),
         entrypoint='#!/bin/sh\nexec mysqld_exporter "$@"\n',
     ),
+    _redis("redis", "8.0", "trixie", REDIS_ENTRYPOINT),
+    _redis("valkey", "9.1", "sid", VALKEY_ENTRYPOINT),
+    _redis("valkey", "8.1", "trixie", VALKEY_ENTRYPOINT),
 )
 """The newest series of a program first: a tag without a version means that one."""
 
@@ -134,8 +155,7 @@ class PackageImages:
 
     def recipe(self, program: str, reference: str) -> Recipe:
         """The recipe for a reference; raises :class:`ImageError` with the versions that can be made."""
-        tag = normalize(reference).rpartition(":")[2]
-        version = _version_of(tag)
+        version = version_asked(reference)
         own = [one for one in self._recipes if one.program == program]
         found = next((one for one in own if version is not None and one.serves(version)), None)
         if found is None:
@@ -242,8 +262,9 @@ class _Making:
                 listener(text)
 
 
-def _version_of(tag: str) -> str | None:
-    """The version that a tag asks for, "" for the newest, ``None`` for a tag that names none."""
+def version_asked(reference: str) -> str | None:
+    """The version that a reference's tag asks for, "" for the newest, ``None`` for a tag that names none."""
+    tag = normalize(reference).rpartition(":")[2]
     word = tag.removeprefix("v").partition("-")[0]
     if word in ("latest", "lts", "stable", "innovation"):
         return ""

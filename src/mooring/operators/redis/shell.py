@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ASK", "BEGIN", "ENCRYPTED", "LOCK", "REDIS_LIVE", "REDIS_READY", "WRITTEN", "ready"]
+__all__ = ["ASK", "BEGIN", "ENCRYPTED", "LOCK", "PROGRAMS", "REDIS_LIVE", "REDIS_READY", "WRITTEN", "ready"]
 
-ASK: Final = r"""
+PROGRAMS: Final = r"""# An image of Valkey may have the programs under their own names alone.
+kind=redis
+command -v redis-server >/dev/null 2>&1 || kind=valkey
+"""
+
+ASK: Final = (
+    PROGRAMS
+    + r"""
 home=${MOORING_HOME:-/mooring}
 # The password goes through standard input: every version takes it, and no process list shows it. The operator's account
 # is tried first where there is one; a server that does not know it yet is asked as before.
@@ -24,7 +31,7 @@ asked() { cli -h "${REDIS_HOST:-127.0.0.1}" 2>/dev/null; }
 # The users of a start: after these lines nobody comes in but by them. Rules about channels are of 6.2.
 users() {
   [ -s "$home/auth/users.conf" ] || return 0
-  case $(redis-server --version) in
+  case $("$kind-server" --version) in
     *v=[2-5].*) ;;
     *v=6.0.*) sed -e 's/ &[^ ]*//g' "$home/auth/users.conf" ;;
     *) cat "$home/auth/users.conf" ;;
@@ -32,9 +39,10 @@ users() {
 }
 # Where only TLS is taken a pod asks its own server so; an expired certificate is no reason to kill a server that serves.
 cli() {
-  if [ -d "$home/tls" ]; then redis-cli --tls --insecure -p 6380 "$@"; else redis-cli -p 6379 "$@"; fi
+  if [ -d "$home/tls" ]; then "$kind-cli" --tls --insecure -p 6380 "$@"; else "$kind-cli" -p 6379 "$@"; fi
 }
 """
+)
 
 LOCK: Final = r"""# A predecessor on the same volume may outlive its pod by a second: its lock is waited for.
 if command -v flock >/dev/null 2>&1; then
@@ -75,7 +83,7 @@ has_log() {{
   [ -s "$data/$log" ] || [ -e "$data/${{dir:-appendonlydir}}/$log.manifest" ] ||
     {{ [ -e "$data/$log" ] && ! has_snapshot; }}
 }}
-# Becomes redis-server. One that is to keep a log and finds none would begin empty, whatever its snapshot holds: it
+# Becomes the server. One that is to keep a log and finds none would begin empty, whatever its snapshot holds: it
 # begins without, and is told afterwards.
 begin() {{
   if [ "$(value appendonly "$conf")" = yes ] && has_snapshot && ! has_log; then
@@ -83,9 +91,9 @@ begin() {{
       until ask 'INFO persistence' | grep -q '^loading:0'; do sleep 0.2; done
       until ask 'CONFIG SET appendonly yes' | tail -n 1 | grep -q '^OK'; do sleep 0.2; done
     ) 9>&- &
-    exec redis-server "$conf" "$@" --appendonly no
+    exec "$kind-server" "$conf" "$@" --appendonly no
   fi
-  exec redis-server "$conf" "$@"
+  exec "$kind-server" "$conf" "$@"
 }}
 """
 

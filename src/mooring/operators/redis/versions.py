@@ -1,23 +1,31 @@
-"""What a Redis version can do: the one table everything else asks.
+"""What a version of Redis or Valkey can do: the one table everything else asks.
 
-Facts were run on 3.2, 5.0 and 7.0 servers; those of other versions come from Redis' release notes. Valkey
-forked from 7.2 and answers ``redis_version:7.2.4`` beside its own ``valkey_version``, so the table holds for it.
+Tests ask servers of Redis 3.2, 5.0, 6.0, 6.2, 7.0, 7.2, 7.4, 8.0 and 8.2 and of Valkey 8.1 and 9.1; what 4.0 can do comes
+from Redis' release notes. Valkey forked from 7.2 and counts on from there: what Redis 7.2 can do, every Valkey can.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 __all__ = [
     "OLDEST",
     "Capabilities",
     "capabilities",
     "file_format",
-    "image_format",
+    "full_name",
     "image_version",
     "parse_version",
+    "reads",
+    "reads_format",
+    "server_version",
+    "unread",
+    "version_in",
+    "why_unread",
 ]
 
 Version = tuple[int, int, int]
@@ -25,6 +33,7 @@ Version = tuple[int, int, int]
 OLDEST: Version = (3, 2, 0)
 """The oldest version anything here was tried on."""
 
+_VALKEY: Final = "Valkey"
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
@@ -55,8 +64,17 @@ class Capabilities:
     """7.0: CONFIG GET takes several patterns."""
 
 
+def server_version(info: Mapping[str, str]) -> str:
+    """The version of a server as we name it, from its INFO: ``"7.0.15"``, ``"Valkey 9.1.2"``; "" when it tells none.
+
+    Valkey answers ``redis_version:7.2.4`` in every version, for clients that ask.
+    """
+    valkey = info.get("valkey_version", "")
+    return f"{_VALKEY} {valkey}" if valkey else info.get("redis_version", "")
+
+
 def parse_version(text: str) -> Version:
-    """``"7.0.15"`` -> ``(7, 0, 15)``; what cannot be read counts as the oldest version."""
+    """``"7.0.15"`` -> ``(7, 0, 15)``, ``"Valkey 9.1.2"`` -> ``(9, 1, 2)``; what cannot be read counts as the oldest."""
     match = _VERSION.search(text)
     if match is None:
         return OLDEST
@@ -66,7 +84,7 @@ def parse_version(text: str) -> Version:
 
 @lru_cache(maxsize=256)
 def capabilities(version: str) -> Capabilities:
-    """The row of the table for a version text as INFO shows it."""
+    """The row of the table for a version text (`server_version`)."""
     number = parse_version(version)
     return Capabilities(
         version=number,
@@ -83,8 +101,8 @@ def capabilities(version: str) -> Capabilities:
     )
 
 
-#: The RDB format that each version writes first; a server reads its own and every older one.
-_FORMATS: tuple[tuple[Version, int], ...] = (
+#: The RDB format that each version of Redis and of Valkey writes first.
+_FORMATS: Final[tuple[tuple[Version, int], ...]] = (
     ((7, 4, 0), 12),
     ((7, 2, 0), 11),
     ((7, 0, 0), 10),
@@ -92,16 +110,35 @@ _FORMATS: tuple[tuple[Version, int], ...] = (
     ((4, 0, 0), 8),
     ((3, 2, 0), 7),
 )
+_FORMATS_OF_VALKEY: Final[tuple[tuple[Version, int], ...]] = (((9, 0, 0), 80), ((7, 2, 0), 11))
+_COMMON: Final = 11
+"""The last format that Redis and Valkey share: what Redis counts on from there Valkey refuses, and the other way round."""
+_OF_VALKEY: Final = 80
+"""The first format that Valkey alone has."""
 
 
 def file_format(version: str) -> int:
     """The RDB format of a version text; it is also what a full synchronisation sends."""
     number = parse_version(version)
-    return next((kept for since, kept in _FORMATS if number >= since), 6)
+    known = _FORMATS_OF_VALKEY if _is_valkey(version) else _FORMATS
+    return next((kept for since, kept in known if number >= since), 6)
+
+
+def reads_format(version: str, kept: int) -> bool:
+    """Whether a server of this version reads files of an RDB format: its own, and older ones of its kind."""
+    if kept <= _COMMON:
+        return kept <= file_format(version)
+    return (kept >= _OF_VALKEY) == _is_valkey(version) and kept <= file_format(version)
+
+
+def reads(version: str, writer: str) -> bool:
+    """Whether a server of this version reads the files of another version: a later one of the same kind always does."""
+    later = _is_valkey(version) == _is_valkey(writer) and parse_version(version) >= parse_version(writer)
+    return later or reads_format(version, file_format(writer))
 
 
 def image_version(image: str) -> Version | None:
-    """The newest version that an image may hold, by its tag; ``None`` when the tag tells nothing (see `image_format`)."""
+    """The newest version that an image may hold, by its tag; ``None`` when the tag tells nothing (see `version_in`)."""
     path, _, tag = image.partition("@")[0].rpartition(":")
     match = re.match(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?![\w.])", tag)
     if path.rpartition("/")[2] not in ("redis", "valkey") or match is None or "/" in tag:
@@ -110,18 +147,42 @@ def image_version(image: str) -> Version | None:
     return major, minor, patch
 
 
-def image_format(image: str) -> int:
-    """The newest RDB format an image reads, by its tag (``redis:5.0.4-alpine`` -> 9); 0 when the tag tells nothing.
+def version_in(image: str) -> str:
+    """The newest version that an image may hold, as text: ``redis:7`` -> "7.99.99"; "" when the tag tells nothing.
 
-    Only images that are called redis or valkey are judged: others count their own versions. A short tag stands
-    for the newest of its kind: ``redis:7`` may be 7.4. Valkey 7.2 and 8 stayed with 11.
+    Only images that are called redis or valkey are judged: others count their own versions.
     """
-    path, _, tag = image.partition("@")[0].rpartition(":")
-    name = path.rpartition("/")[2]
-    match = re.match(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?![\w.])", tag)
-    if name not in ("redis", "valkey") or match is None or "/" in tag:
-        return 0
-    major, minor, patch = (int(part) if part else 99 for part in match.groups())
-    if name == "valkey":
-        return 11 if major < 9 else 0
-    return file_format(f"{major}.{minor}.{patch}")
+    number = image_version(image)
+    if number is None:
+        return ""
+    valkey = image.partition("@")[0].rpartition(":")[0].rpartition("/")[2] == "valkey"
+    text = ".".join(map(str, number))
+    return f"{_VALKEY} {text}" if valkey else text
+
+
+def unread(image: str, writers: Iterable[str]) -> str:
+    """The newest of these versions whose files an image cannot read, by its tag; "" when it reads all, or may."""
+    own = version_in(image)
+    cannot = [one for one in writers if own and one and not reads(own, one)]
+    return max(cannot, key=file_format, default="")
+
+
+def why_unread(image: str, writer: str, *, back: str) -> str:
+    """What is said of an image that cannot read the files of the version that runs; ``back``: how to go back."""
+    told = f"{image} cannot read the files of {full_name(writer)}, which runs; nothing was changed. Give "
+    told += f"{full_name(writer)} or a later version"
+    if _is_valkey(version_in(image)) == _is_valkey(writer):
+        return f"{told}; to go back, {back}"
+    return (
+        f"{told}; no Valkey reads files of Redis 7.4 and later, and no Redis those of Valkey 9 and later: to change "
+        "over, copy the keys into a new cluster with a client"
+    )
+
+
+def full_name(version: str) -> str:
+    """A version with the name of its kind: "Redis 7.0.15", "Valkey 9.1.2"."""
+    return version if _is_valkey(version) else f"Redis {version}"
+
+
+def _is_valkey(version: str) -> bool:
+    return version.startswith(_VALKEY)

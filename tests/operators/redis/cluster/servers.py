@@ -69,8 +69,8 @@ class _Heart:
 class Servers:
     """The nodes of one cluster, by ordinal, and what was written down of it."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
+    def __init__(self, home: Path, program: Sequence[str] = ("redis-server",)) -> None:
+        self._home, self._program = home, program
         self._net = f"127.{random.randint(10, 250)}.{random.randint(0, 250)}"
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._died: dict[int, datetime] = {}
@@ -93,7 +93,7 @@ class Servers:
         ip, home = self.address(ordinal).ip, self.directory(ordinal)
         await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
         self._running[ordinal] = await asyncio.create_subprocess_exec(
-            *("redis-server", "--bind", ip, "--port", "6379", "--dir", str(home)),
+            *(*self._program, "--bind", ip, "--port", "6379", "--dir", str(home)),
             *OPTIONS,
             *(("--cluster-announce-ip", ip, *CLUSTERED) if clustered else ()),
             stdout=asyncio.subprocess.DEVNULL,

@@ -2,7 +2,7 @@
 
 A value of the file between its type and the next entry is what DUMP answers, but for ten bytes at the end: so a value is
 skipped over by its type and handed on as it is. What is not understood ends the reading: nothing is guessed. Formats: up to
-12 (Redis 7.4) and those of Valkey; values of modules are refused.
+12 (Redis 7.4 to 8.2) and those of Valkey, 80 included; values of modules are refused.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class _Code:
 
 _CHECKSUM: Final = 8
 _HEAD: Final = 9
+_OF_VALKEY: Final = 22
 
 
 class NotUnderstood(Exception):
@@ -69,6 +70,7 @@ class Entries:
         """The RDB version; 0 until the head was read."""
         self.ended = False
         """The file was read to its end."""
+        self._valkey = False
         self._pieces: list[bytes] = []
         self._size = 0
         self._wanted = _HEAD
@@ -110,7 +112,7 @@ class Entries:
         magic = next((one for one in (b"REDIS", b"VALKEY") if buffer.startswith(one)), None)
         if magic is None or not buffer[len(magic) : _HEAD].isdigit():
             raise NotUnderstood("this is no RDB file; use another backup")
-        self.format = int(buffer[len(magic) : _HEAD])
+        self.format, self._valkey = int(buffer[len(magic) : _HEAD]), magic == b"VALKEY"
         return _HEAD
 
     def _next(self, buffer: bytes, at: int) -> tuple[Entry | Function | None, int]:
@@ -166,7 +168,8 @@ class Entries:
 
     def _entry(self, buffer: bytes, at: int, kind: int, expires: int) -> tuple[Entry, int]:
         skip = _VALUES.get(kind)
-        if skip is None:
+        # Redis had another value of this type before 7.4 was released.
+        if skip is None or (kind == _OF_VALKEY and not self._valkey):
             what = (
                 "a value of a server's module"
                 if kind in (6, 7)
@@ -327,6 +330,14 @@ def _expiring_hash(buffer: bytes, at: int) -> int:
     return at
 
 
+def _hash_of_valkey(buffer: bytes, at: int) -> int:
+    """Fields that end one by one (Valkey 9): name, value and when, of each."""
+    count, at = _length(buffer, at)
+    for _ in range(count):
+        at = _skip_strings(buffer, at, 2) + 8
+    return at
+
+
 def _stream(edition: int) -> _Skip:
     """A stream: its nodes, its last id, and its groups with what is pending. Editions: 5.0, 7.0, 7.2."""
 
@@ -362,7 +373,8 @@ _VALUES: Final[dict[int, _Skip]] = {
     18: _chunked_list,
     19: _stream(2),
     21: _stream(3),
+    _OF_VALKEY: _hash_of_valkey,
     24: _expiring_hash,
     25: lambda buffer, at: _skip_string(buffer, at + 8),
 }
-"""How each type of value is skipped; see `rdb.h` of Redis. 6 and 7 are those of modules."""
+"""How each type of value is skipped; see `rdb.h` of Redis and of Valkey. 6 and 7 are those of modules, 22 is Valkey's."""

@@ -31,7 +31,7 @@ from mooring.operators.redis.backup.entries import Entries, Entry, Function, Not
 from mooring.operators.redis.backup.reader import Candidate, nodes_of
 from mooring.operators.redis.backup.wire import Denied, Wire, WireFailed, encoded, open_wire
 from mooring.operators.redis.info import parse_info
-from mooring.operators.redis.versions import file_format, parse_version
+from mooring.operators.redis.versions import parse_version, reads, reads_format, server_version
 
 __all__ = ["Into", "NotLoaded", "dumped", "load"]
 
@@ -240,14 +240,17 @@ def _of_one_database(manifest: Manifest) -> None:
 
 
 def _readable(manifest: Manifest, masters: Sequence[Master]) -> None:
-    """Raise where a server's version is too old for the file."""
+    """Raise where a server's version cannot read the file."""
     names = ["rdb", *(f"rdb.{part.name}" for part in manifest.parts)]
-    newest = max((int(text) for name in names if (text := manifest.facts.get(name, "")).isdigit()), default=0)
+    formats = {int(text) for name in names if (text := manifest.facts.get(name, "")).isdigit()}
+    version = manifest.facts.get("version", "")
     for one in masters:
-        if newest > file_format(one.version):
+        if not all(reads_format(one.version, kept) for kept in formats) and not (
+            version and reads(one.version, version)
+        ):
             raise NotLoaded(
                 f"the servers are of version {one.version} and cannot read a backup of version "
-                f"{manifest.facts.get('version') or 'later'}: use that version in spec.pod[0].middlewareImage, or a later one",
+                f"{version or 'later'}: use that version in spec.pod[0].middlewareImage, or a later one of the same kind",
                 again=False,
             )
 
@@ -276,7 +279,7 @@ async def _masters(
         master = await stack.enter_async_context(wire)
         master.id, master.slots = one.id, ",".join(one.slots)
         info = parse_info(await master.text("INFO"))
-        master.version = info.get("redis_version", "")
+        master.version = server_version(info)
         master.replicas = int(info.get("connected_slaves", "0"))
         masters.append(master)
     return masters

@@ -22,6 +22,7 @@ from mooring.operators.redis.backup.wire import Denied, WireFailed
 from mooring.operators.redis.dial import Dial, DialError, Login
 from mooring.operators.redis.info import parse_info
 from mooring.operators.redis.users.accounts import BACKUP
+from mooring.operators.redis.versions import server_version
 
 __all__ = ["Candidate", "Member", "NotRead", "Shard", "Source", "nodes_of", "read_all", "shards_of"]
 
@@ -194,7 +195,7 @@ async def _read(
             raise NotRead(f"{one.pod}: what it sent is no RDB file; its version is not supported")
         facts = {
             "source": one.pod,
-            "version": info.get("redis_version", ""),
+            "version": server_version(info),
             "position": f"{snapshot.replid}:{snapshot.offset}",
             "rdb": str(said.format),
             "databases": ",".join(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.operators.redis.shell import PROGRAMS
+
 __all__ = ["LOAD", "READ", "RESTORE", "VERIFY"]
 
 READ: Final = r"""
@@ -24,10 +26,13 @@ whole || fail "the backup could not be read to its end"
 """
 """Sends every key to its owner; runs in Mooring's image."""
 
-RESTORE: Final = r"""
+RESTORE: Final = (
+    r"""
 # Puts the file onto the volume of the first server; it gets its name last. Runs in the servers' image.
 set -eu
-data=${DATA_DIR:-/data}
+"""
+    + PROGRAMS
+    + r"""data=${DATA_DIR:-/data}
 parts=data
 if [ "$(was flavor)" = cluster ]; then
   parts=$(sed -n -e 's/^slots\.\(shard-[0-9]*\)=.*/\1/p' "$run/manifest.facts")
@@ -61,11 +66,11 @@ else
   printf '\377\000\000\000\000\000\000\000\000' >>"$data/.restoring"
 fi
 whole || fail "the backup could not be read to its end"
-if command -v redis-check-rdb >/dev/null 2>&1; then
-  redis-check-rdb "$data/.restoring" >"$data/.checked" 2>&1 || {
+if command -v "$kind-check-rdb" >/dev/null 2>&1; then
+  "$kind-check-rdb" "$data/.restoring" >"$data/.checked" 2>&1 || {
     tail -n 5 "$data/.checked" >&2
     rm -f "$data/.checked"
-    refuse "$(redis-server --version | cut -c1-30) cannot read the backup of version $(was version): use that version in spec.image, or a later one"
+    refuse "$("$kind-server" --version | cut -c1-30) cannot read the backup of version $(was version): use that version in spec.image, or a later one of the same kind"
   }
   rm -f "$data/.checked"
 fi
@@ -78,21 +83,25 @@ mv "$data/.restoring" "$data/$DBFILENAME"
 sync
 fact position "$(was position)"
 """
+)
 """Fills the claim of the first pod."""
 
-VERIFY: Final = r"""
+VERIFY: Final = (
+    r"""
 # Loads every part into a server that nobody reaches, and counts. Runs in the servers' image.
 set -eu
-scratch=${SCRATCH:-/mooring/scratch}
+"""
+    + PROGRAMS
+    + r"""scratch=${SCRATCH:-/mooring/scratch}
 PARTS=$(sed -n -e 's/^slots\.\(shard-[0-9]*\)=.*/\1/p' "$run/manifest.facts")
 PARTS=${PARTS:-data}
 for part in $PARTS; do cat "$run/$part" >"$scratch/$part.rdb"; done
 whole || fail "the backup could not be read to its end"
 socket=$scratch/redis.sock total=0
-ask() { redis-cli -s "$socket" "$@" 2>/dev/null; }
+ask() { "$kind-cli" -s "$socket" "$@" 2>/dev/null; }
 for part in $PARTS; do
   # A replica drops no expired keys while it loads: the count is that of the backup. Its master exists nowhere.
-  redis-server --port 0 --unixsocket "$socket" --dir "$scratch" --dbfilename "$part.rdb" --appendonly no --save '' \
+  "$kind-server" --port 0 --unixsocket "$socket" --dir "$scratch" --dbfilename "$part.rdb" --appendonly no --save '' \
     --slaveof 192.0.2.1 6379 >"$scratch/log" 2>&1 &
   server=$!
   until ask INFO persistence | grep -q '^loading:0'; do
@@ -114,4 +123,5 @@ for part in $PARTS; do
 done
 fact keys "$total"
 """
+)
 """Restores every part into a throw-away server."""

@@ -20,6 +20,8 @@ __all__ = ["Snapshot", "open_snapshot"]
 SILENCE: Final = 60.0
 """Seconds without any byte after which a stream is given up; a server that prepares one sends a byte every ten."""
 _CHUNK: Final = 1 << 18
+_VERSION: Final = "9.0.0"
+"""The version of Valkey whose format is the newest one that `entries` reads."""
 _MARK: Final = 40
 """Bytes of the mark that ends a snapshot of unknown length."""
 
@@ -51,6 +53,8 @@ async def open_snapshot(
         # 7.0: no replication stream is collected for us meanwhile. Older servers refuse the word.
         await stream.ask("REPLCONF", "rdb-only", "1")
         await stream.ask("REPLCONF", "capa", "eof")
+        # Valkey 9 writes for whoever tells no version what every Valkey reads, and fails at fields that expire.
+        await stream.ask("REPLCONF", "version", _VERSION)
         replid, offset = await stream.begin()
         yield Snapshot(replid=replid, offset=offset, data=stream.payload())
 

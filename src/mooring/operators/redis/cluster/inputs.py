@@ -45,7 +45,7 @@ from mooring.operators.redis.users.inputs import accounts_in, declares, read_acc
 from mooring.operators.redis.users.plan import state_of
 from mooring.operators.redis.users.status import refused_by
 from mooring.operators.redis.users.template import ready
-from mooring.operators.redis.versions import file_format, image_format
+from mooring.operators.redis.versions import unread, version_in, why_unread
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
 from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
@@ -447,23 +447,14 @@ def _rate(cluster: RedisCluster) -> float:
 def _unreadable(inputs: Inputs, seen: Seen) -> str:
     """Why the declared version is not rolled out: it could not read the files there are."""
     image = inputs.specs.image
-    versions = (one.server.version for one in seen.nodes if one.server is not None)
-    newest = max(versions, key=file_format, default="")
-    kept = (
-        file_format(newest)
-        if newest
-        else image_format(image_in(inputs.live, "redis"))
-        if inputs.formed
-        else 0
-    )
-    if inputs.specs.current() or not 0 < image_format(image) < kept:
+    versions = [one.server.version for one in seen.nodes if one.server is not None]
+    if not versions and inputs.formed:
+        versions = [version_in(image_in(inputs.live, "redis"))]
+    newest = unread(image, versions)
+    if inputs.specs.current() or not newest:
         return ""
-    newest = newest or image_in(inputs.live, "redis")
     field = "spec.pod[0].middlewareImage" if pod_of(inputs.spec).middleware_image else "spec.version"
-    return (
-        f"{field}: {image} cannot read the files of {newest}, which runs; nothing was changed. Give {newest} or a "
-        "later version; to go back, make a new cluster and copy the data"
-    )
+    return f"{field}: {why_unread(image, newest, back='make a new cluster and copy the data')}"
 
 
 def _resized(inputs: Inputs, seen: Seen, nodes: int) -> tuple[int, Blocked | None]:

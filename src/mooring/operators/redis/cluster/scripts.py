@@ -1,6 +1,6 @@
 """The shell scripts inside the pods: plain `sh`, nothing that a stock image lacks.
 
-No server begins as a node of the cluster by itself. Every start of a container first runs a stand-in: a redis-server
+No server begins as a node of the cluster by itself. Every start of a container first runs a stand-in: a server
 without data that follows an address where nobody lives and answers every client with MASTERDOWN, while the bus port
 stays closed, so that the cluster sees what is true: this node is away. Its configuration file is named after the pod,
 the node id on the volume and what else is on it, which INFO shows. The operator lets exactly this start in by
@@ -42,7 +42,7 @@ START: Final = (
     _HEAD
     + _FILES
     + LOCK
-    + r"""version=$(redis-server --version | sed -n 's/.*v=\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+    + r"""version=$("$kind-server" --version | sed -n 's/.*v=\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
 major=${version%% *}
 secrets() {
   if [ -s "$home/auth/password" ]; then
@@ -96,7 +96,7 @@ if [ "${MODE:-cluster}" = cluster ]; then
     [ ! -d "$home/tls" ] || encrypted 6380
     secrets
   } >"$held"
-  redis-server "$held" &
+  "$kind-server" "$held" &
   stand_in=$!
   trap 'kill "$stand_in" 2>/dev/null; wait "$stand_in"; exit 143' TERM INT
   wait "$stand_in" || true

@@ -47,7 +47,7 @@ from mooring.operators.redis.tls import shown_leaf
 from mooring.operators.redis.users.held import Access
 from mooring.operators.redis.users.moves import UsersDone, UsersMove
 from mooring.operators.redis.users.steps import change_users, together
-from mooring.operators.redis.versions import capabilities
+from mooring.operators.redis.versions import capabilities, server_version
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
@@ -260,7 +260,7 @@ class Steps:
             async with AsyncExitStack() as stack:
                 old = await stack.enter_async_context(self._link(former))
                 # Not the replica's: where versions are rolled it has the new one already.
-                version = parse_info(await old.call("INFO", "server")).get("redis_version", "")
+                version = server_version(parse_info(await old.call("INFO", "server")))
                 hold = await stack.enter_async_context(_no_writes(old, version))
                 await _caught_up(old, new, move.target.name)
                 if SystemClock().boottime() - began > HAND_OVER_MS / 1000:

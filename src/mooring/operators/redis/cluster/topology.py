@@ -26,6 +26,7 @@ from mooring.operators.redis.tls import shown_leaf
 from mooring.operators.redis.users import seen as seen_users
 from mooring.operators.redis.users.held import Access
 from mooring.operators.redis.users.seen import SeenUsers
+from mooring.operators.redis.versions import server_version
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
@@ -461,7 +462,7 @@ def _server(info: Mapping[str, str], nodes: str, cluster: Mapping[str, str]) -> 
     offset = "slave_repl_offset" if role == "slave" else "master_repl_offset"
     return Server(
         view=parse_nodes(nodes),
-        version=info.get("redis_version", ""),
+        version=server_version(info),
         clustered=info.get("cluster_enabled") == "1",
         role=role,
         keys=keys_of(info),

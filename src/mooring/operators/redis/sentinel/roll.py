@@ -13,7 +13,7 @@ from mooring.operators.redis.sentinel.moves import Record, Verdict, Wait
 from mooring.operators.redis.sentinel.names import Component
 from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Server
-from mooring.operators.redis.versions import file_format, image_format
+from mooring.operators.redis.versions import full_name, reads, unread, why_unread
 from mooring.operators.workload.moves import WriteTemplate
 from mooring.operators.workload.rollout import Failure, HandOver, RecordRolls, Rollout, hopeless
 
@@ -62,16 +62,11 @@ def halted(snapshot: Snapshot) -> Wait | None:
 
 def refused(snapshot: Snapshot) -> Wait | None:
     """A declared version that could not read the files there are is not rolled out at all."""
-    if snapshot.observed.redis_set.current or not snapshot.wanted.roll or not _cannot_read(snapshot):
+    newest = _cannot_read(snapshot)
+    if snapshot.observed.redis_set.current or not snapshot.wanted.roll or not newest:
         return None
-    newest = max((it.version for _, it in snapshot.answering), key=file_format)
-    return Wait(
-        "VersionRefused",
-        f"spec.image: {snapshot.wanted.image} cannot read the files of {newest}, which runs; nothing was "
-        f"changed. Give {newest} or a later version; to go back, restore a backup into a new cluster",
-        after=10.0,
-        stalled=True,
-    )
+    why = why_unread(snapshot.wanted.image, newest, back="restore a backup into a new cluster")
+    return Wait("VersionRefused", f"spec.image: {why}", after=10.0, stalled=True)
 
 
 def unblock(snapshot: Snapshot) -> Verdict | None:
@@ -136,12 +131,12 @@ def _not_in_sync(snapshot: Snapshot, master: Member, revision: str) -> Wait | No
 
 
 def _failures(snapshot: Snapshot, master: Server) -> dict[str, Failure]:
-    """Replicas of an older version that do not follow a newer master."""
+    """Replicas of a version that cannot read what the master sends, and do not follow it."""
     found = {}
     for one, it in snapshot.answering:
-        older = file_format(it.version) < file_format(master.version)
-        if _unlinked(it) and older and snapshot.seconds_since(one.pod.created) > SYNCS_WITHIN:
-            text = f"{it.version} cannot read what {master.version} sends; correct spec.image"
+        foreign = not reads(it.version, master.version)
+        if _unlinked(it) and foreign and snapshot.seconds_since(one.pod.created) > SYNCS_WITHIN:
+            text = f"{full_name(it.version)} cannot read what {full_name(master.version)} sends; correct spec.image"
             found[one.name] = Failure(reason="VersionCannotRead", message=text)
     return found
 
@@ -157,7 +152,8 @@ def _unlinked(server: Server) -> bool:
     return not server.is_master and not server.link_up
 
 
-def _cannot_read(snapshot: Snapshot) -> bool:
-    reads = image_format(snapshot.wanted.image)
-    kept = max((file_format(it.version) for _, it in snapshot.answering), default=0)
-    return snapshot.wanted.image != snapshot.observed.redis_set.image and 0 < reads < kept
+def _cannot_read(snapshot: Snapshot) -> str:
+    """The version that runs and whose files the declared image cannot read; "" when it may."""
+    if snapshot.wanted.image == snapshot.observed.redis_set.image:
+        return ""
+    return unread(snapshot.wanted.image, (it.version for _, it in snapshot.answering))

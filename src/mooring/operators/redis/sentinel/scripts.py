@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK, BEGIN, ENCRYPTED, LOCK, REDIS_LIVE, REDIS_READY, WRITTEN
+from mooring.operators.redis.shell import (
+    ASK,
+    BEGIN,
+    ENCRYPTED,
+    LOCK,
+    PROGRAMS,
+    REDIS_LIVE,
+    REDIS_READY,
+    WRITTEN,
+)
 
 __all__ = [
     "PRE_STOP",
@@ -21,7 +30,7 @@ __all__ = [
 ]
 
 _HEAD: Final = r"""#!/bin/sh
-# Renders the configuration of this start and becomes redis-server. The arguments hold the start gate.
+# Renders the configuration of this start and becomes the server. The arguments hold the start gate.
 set -eu
 home=${MOORING_HOME:-/mooring}
 data=${DATA_DIR:-/data}
@@ -52,7 +61,7 @@ fi
     secret=$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")
     shown=$secret
     # Before 4.0 a replica sends its password as a bare line: only in quotes does it arrive whole.
-    case $(redis-server --version) in *v=[23].*) shown=$(printf '"%s"\n' "$secret" | sed -e 's/[\\"]/\\&/g') ;; esac
+    case $("$kind-server" --version) in *v=[23].*) shown=$(printf '"%s"\n' "$secret" | sed -e 's/[\\"]/\\&/g') ;; esac
     printf 'requirepass "%s"\nmasterauth "%s"\n' "$secret" "$shown"
   fi
   users
@@ -70,10 +79,10 @@ PRE_STOP: Final = f"""#!/bin/sh
 {ASK}{WRITTEN}
 watching() {{
   if [ -d "$home/tls" ]; then
-    redis-cli --tls --cacert "$home/tls/ca.crt" -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26380 "$@" && return
+    "$kind-cli" --tls --cacert "$home/tls/ca.crt" -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26380 "$@" && return
     [ -n "${{KEEP_PLAIN:-}}" ] || return 1  # while TLS is turned on, a sentinel may not have it yet
   fi
-  redis-cli -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26379 "$@"
+  "$kind-cli" -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26379 "$@"
 }}
 leads() {{ ask 'INFO replication' | tr -d '\\r' | grep -q '^role:master'; }}
 followed() {{ ask 'INFO replication' | tr -d '\\r' | grep -q '^slave[0-9].*state=online'; }}
@@ -106,6 +115,7 @@ home=${MOORING_HOME:-/mooring}
 conf=$home/run/sentinel.conf
 umask 077
 """
+    + PROGRAMS
     + ENCRYPTED
     + r"""# INFO shows the name of the configuration file, and that tells which authorities this start has read.
 # With both ports open it also tells which one the sentinel uses: that of the port it announces, which the operator sets
@@ -140,7 +150,7 @@ if [ ! -s "$conf" ]; then
     # Clients may ask and subscribe without a password. What a sentinel watches is changed by the operator and by its
     # peers alone: a greeting that anybody could publish would send the servers' password to any address.
     key=$(cat "$home/auth/sentinel" 2>/dev/null || true)
-    case $(redis-server --version) in *v=[1-6].*) key= ;; esac
+    case $("$kind-server" --version) in *v=[1-6].*) key= ;; esac
     if [ -n "$key" ]; then
       printf 'user default on nopass ~* &* +@all'
       printf ' -%s' publish acl shutdown 'client|kill' 'client|pause' 'client|unpause'
@@ -171,14 +181,17 @@ fi
 # A sentinel writes its password down without quotes and cannot read one with a space or a quote in it again.
 sed -i -e '/^sentinel auth-pass [^ ]* "/b' \
   -e '/^sentinel auth-pass /{s/[\\"]/\\&/g;s/^\(sentinel auth-pass [^ ]* \)\(.*\)$/\1"\2"/;}' "$conf"
-exec redis-server "$conf" --sentinel "$@"
+exec "$kind-server" "$conf" --sentinel "$@"
 """
 )
 
-_SENTINEL_CLI: Final = r"""cli() {
-  if [ -d "${MOORING_HOME:-/mooring}/tls" ]; then redis-cli --tls --insecure -p 26380 "$@"; else redis-cli -p 26379 "$@"; fi
+_SENTINEL_CLI: Final = (
+    PROGRAMS
+    + r"""cli() {
+  if [ -d "${MOORING_HOME:-/mooring}/tls" ]; then "$kind-cli" --tls --insecure -p 26380 "$@"; else "$kind-cli" -p 26379 "$@"; fi
 }
 """
+)
 
 SENTINEL_LIVE: Final = f"""#!/bin/sh
 {_SENTINEL_CLI}[ "$(cli -h "${{REDIS_HOST:-127.0.0.1}}" PING 2>/dev/null)" = PONG ]

@@ -21,6 +21,7 @@ from mooring.operators.redis.users import seen
 from mooring.operators.redis.users.accounts import REPLICA
 from mooring.operators.redis.users.held import Access
 from mooring.operators.redis.users.seen import SeenUsers
+from mooring.operators.redis.versions import server_version
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
@@ -403,7 +404,7 @@ def server_of(info: Mapping[str, str], config: Mapping[str, str]) -> Server:
     return Server(
         role=role,
         run_id=info.get("run_id", ""),
-        version=info.get("redis_version", ""),
+        version=server_version(info),
         loading=info.get("loading") == "1" or info.get("async_loading") == "1",
         replid=info.get("master_replid", ""),
         replid2=_replid(info.get("master_replid2", "")),
@@ -464,7 +465,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
     base = Sentinel(
         my_id="" if isinstance(my_id, Refused) else str(my_id),
         run_id=process.get("run_id", ""),
-        version=process.get("redis_version", ""),
+        version=server_version(process),
         periods={}
         if isinstance(timers, Refused)
         else {name.lower(): _int(value) for name, value in pairs(timers).items()},

@@ -17,7 +17,7 @@ from mooring.operators.redis.users.moves import (
 )
 from mooring.operators.redis.users.seen import rules_shown
 from mooring.operators.redis.users.wanted import WantedUser
-from mooring.operators.redis.versions import capabilities
+from mooring.operators.redis.versions import capabilities, server_version
 from mooring.operators.workload.credentials import Kept
 
 __all__ = ["change_users", "together"]
@@ -54,7 +54,7 @@ def together(done: Sequence[UsersDone]) -> UsersDone:
 
 
 async def _set(link: Link, move: SetUsers, *, access: Access, kept: Kept) -> UsersDone:
-    version = parse_info(await link.call("INFO", "server")).get("redis_version", "")
+    version = server_version(parse_info(await link.call("INFO", "server")))
     channels = capabilities(version).channels
     commands = [
         ("ACL", "SETUSER", one.name, *_words(one, access, kept, settle=move.settle, channels=channels))
