@@ -109,7 +109,7 @@ def _ready(member: Member, why: str) -> Move | None:
             pod=member.pod.name,
             uid=member.pod.uid,
             uuid=member.uuid,
-            why="labels of its former user are left",
+            why=f"{member.pod.name}: labels of its former user are left",
         )
     return _phase(member, IDLE, f"{member.pod.name}: {why}")
 
