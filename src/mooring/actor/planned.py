@@ -122,6 +122,7 @@ class Planned(Actor[T], Generic[T, I, S]):
             self._carry_out(ctx, inputs, snapshot, verdict),
             message=verdict.why,
             record=report.record,
+            state=verdict.state,
         )
 
     def _carry_out(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from mooring.cache import Clock
 from mooring.kube.object import Key
@@ -16,7 +15,7 @@ from mooring.operators.matrixone.rpc.dial import Address, Dial, Refused, Unreach
 from mooring.operators.matrixone.rpc.hakeeper import Hakeeper, UnknownStore, hakeeper
 from mooring.operators.matrixone.rpc.locks import locks
 from mooring.operators.matrixone.rpc.messages import WorkState
-from mooring.operators.matrixone.topology import Topology, Unseen, read_topology
+from mooring.operators.matrixone.topology import Topology, Unseen, ask_load, read_topology
 
 __all__ = ["Keeper", "Seen"]
 
@@ -39,7 +38,8 @@ class Seen:
 class Keeper:
     """HAKeeper of every cluster, reached by the IPs of the pods of its LogSet.
 
-    Answers are shared for `FRESH_FOR` seconds, and never after something was changed through here.
+    Answers are shared for `FRESH_FOR` seconds. What is changed through here is seen from then on, as HAKeeper confirmed it; of
+    what it did not confirm the answer is dropped.
     """
 
     def __init__(self, dial: Dial, clock: Clock) -> None:
@@ -75,6 +75,12 @@ class Keeper:
             self._known[key] = (self._clock.monotonic(), found)
             return found
 
+    async def load(self, seen: Seen, ask: Collection[str]) -> Seen:
+        """The same look with what runs now on the compute nodes of these UUIDs: HAKeeper is not asked again."""
+        if seen.view is None:
+            return seen
+        return replace(seen, view=await ask_load(self._dial, seen.view, ask))
+
     async def _look(
         self, stores: Sequence[core.Pod], others: Sequence[core.Pod], ask: Collection[str], *, twice: bool
     ) -> Seen:
@@ -94,28 +100,35 @@ class Keeper:
         self, key: Key, stores: Iterable[core.Pod], uuid: str, labels: Mapping[str, Sequence[str]]
     ) -> None:
         """Send sessions to a compute node with exactly these labels; raises `RpcError`."""
-        async with self._open(key, stores) as keeper:
+
+        async def tell(keeper: Hakeeper) -> None:
             if not labels:
                 await keeper.set_labels(uuid, {})
             await keeper.patch(uuid, WorkState.WORKING, labels=labels or None)
 
+        given = {name: tuple(values) for name, values in labels.items()}
+        await self._tell(key, stores, tell, uuid, state=WorkState.WORKING, labels=given)
+
     async def drain(self, key: Key, stores: Iterable[core.Pod], uuid: str) -> None:
         """Send no new sessions to a compute node; one that is not known needs none. Raises `RpcError`."""
-        async with self._open(key, stores) as keeper:
-            try:
-                await keeper.patch(uuid, WorkState.DRAINING)
-            except UnknownStore:
-                return
+        try:
+            await self._tell(
+                key,
+                stores,
+                lambda keeper: keeper.patch(uuid, WorkState.DRAINING),
+                uuid,
+                state=WorkState.DRAINING,
+            )
+        except UnknownStore:
+            return
 
     async def clear_labels(self, key: Key, stores: Iterable[core.Pod], uuid: str) -> None:
         """Take all labels from a compute node, whose state stays; raises `RpcError`."""
-        async with self._open(key, stores) as keeper:
-            await keeper.set_labels(uuid, {})
+        await self._tell(key, stores, lambda keeper: keeper.set_labels(uuid, {}), uuid, labels={})
 
     async def delete(self, key: Key, stores: Iterable[core.Pod], uuid: str) -> None:
         """Forget a compute node whose process is gone; raises `RpcError`."""
-        async with self._open(key, stores) as keeper:
-            await keeper.delete_cn(uuid)
+        await self._tell(key, stores, lambda keeper: keeper.delete_cn(uuid))
 
     async def hand_over(self, seen: Seen, uuid: str) -> None:
         """Have a compute node give its lock tables away; a server that knows no such thing has none to give.
@@ -140,15 +153,26 @@ class Keeper:
                     continue
         return True
 
-    @asynccontextmanager
-    async def _open(self, key: Key, stores: Iterable[core.Pod]) -> AsyncIterator[Hakeeper]:
+    async def _tell(
+        self,
+        key: Key,
+        stores: Iterable[core.Pod],
+        tell: Callable[[Hakeeper], Awaitable[None]],
+        uuid: str = "",
+        **changes: Any,
+    ) -> None:
+        """Change something. ``changes``: what of the compute node ``uuid`` is so once it is confirmed; where that is all, the
+        answer that is shared stays as old as it is.
+        """
         known = list(stores)
         async with self._asking.setdefault(key, asyncio.Lock()):
-            try:
-                async with hakeeper(self._dial, _addresses(known), hosts=_hosts(known)) as keeper:
-                    yield keeper
-            finally:
-                self._known.pop(key, None)
+            at, seen = self._known.pop(key, (0.0, Seen()))
+            async with hakeeper(self._dial, _addresses(known), hosts=_hosts(known)) as keeper:
+                await tell(keeper)
+            store = seen.view.cns.get(uuid) if seen.view is not None else None
+            if seen.view is not None and store is not None:
+                cns = {**seen.view.cns, uuid: replace(store, load=None, silence="", **changes)}
+                self._known[key] = at, replace(seen, view=replace(seen.view, cns=cns))
 
 
 def _lock_services(seen: Seen) -> Iterator[Address]:
