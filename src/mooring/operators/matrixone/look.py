@@ -11,7 +11,7 @@ from mooring.cache import Clock
 from mooring.kube.object import Key
 from mooring.kube.objects import core
 from mooring.operators.matrixone.names import HAKEEPER
-from mooring.operators.matrixone.rpc.dial import Address, Dial, Refused, Unreachable, Unsupported
+from mooring.operators.matrixone.rpc.dial import Address, Dial, Refused, RpcError, Unreachable, Unsupported
 from mooring.operators.matrixone.rpc.hakeeper import Hakeeper, UnknownStore, hakeeper
 from mooring.operators.matrixone.rpc.locks import locks
 from mooring.operators.matrixone.rpc.messages import WorkState
@@ -21,6 +21,7 @@ __all__ = ["Keeper", "Seen"]
 
 FRESH_FOR: Final = 0.4
 """Seconds for which the sets of one cluster share an answer: it is 45 KB for each compute node."""
+Tell = Callable[[Hakeeper], Awaitable[None]]
 BETWEEN: Final = 0.3
 """Seconds between two questions that tell whether HAKeeper's clock moves."""
 
@@ -46,11 +47,14 @@ class Keeper:
         self._dial, self._clock = dial, clock
         self._known: dict[Key, tuple[float, Seen]] = {}
         self._asking: dict[Key, asyncio.Lock] = {}
+        self._orders: dict[Key, list[_Order]] = {}
 
     def forget(self, key: Key) -> None:
         """The LogSet is gone."""
         self._known.pop(key, None)
         self._asking.pop(key, None)
+        if not self._orders.get(key):
+            self._orders.pop(key, None)
 
     async def see(
         self,
@@ -154,25 +158,73 @@ class Keeper:
         return True
 
     async def _tell(
-        self,
-        key: Key,
-        stores: Iterable[core.Pod],
-        tell: Callable[[Hakeeper], Awaitable[None]],
-        uuid: str = "",
-        **changes: Any,
+        self, key: Key, stores: Iterable[core.Pod], tell: Tell, uuid: str = "", **changes: Any
     ) -> None:
-        """Change something. ``changes``: what of the compute node ``uuid`` is so once it is confirmed; where that is all, the
-        answer that is shared stays as old as it is.
+        """Change something. ``changes``: what of the compute node ``uuid`` is so once it is confirmed.
+
+        What others want to change meanwhile goes over the same connection.
         """
-        known = list(stores)
-        async with self._asking.setdefault(key, asyncio.Lock()):
-            at, seen = self._known.pop(key, (0.0, Seen()))
-            async with hakeeper(self._dial, _addresses(known), hosts=_hosts(known)) as keeper:
-                await tell(keeper)
-            store = seen.view.cns.get(uuid) if seen.view is not None else None
-            if seen.view is not None and store is not None:
-                cns = {**seen.view.cns, uuid: replace(store, load=None, silence="", **changes)}
-                self._known[key] = at, replace(seen, view=replace(seen.view, cns=cns))
+        order = _Order(tell, uuid, changes, asyncio.get_running_loop().create_future())
+        self._orders.setdefault(key, []).append(order)
+        try:
+            async with self._asking.setdefault(key, asyncio.Lock()):
+                if not order.done.done():
+                    await self._carry_out(key, list(stores), self._orders.setdefault(key, []))
+            await order.done
+        finally:
+            order.done.cancel()  # of a pass that was given up, nothing is carried out later
+
+    async def _carry_out(self, key: Key, stores: Sequence[core.Pod], orders: list[_Order]) -> None:
+        """Carry out what there is to do, and what comes meanwhile; the answer that is shared stays as old as it is."""
+        at, seen = self._known.pop(key, (0.0, Seen()))
+        view: Topology | None = seen.view
+        begun: list[_Order] = []
+        try:
+            async with hakeeper(self._dial, _addresses(stores), hosts=_hosts(stores)) as keeper:
+                while orders:
+                    begun = [orders.pop(0)]
+                    view = await _carried_out(begun[0], keeper, view)
+            if view is not None:
+                self._known[key] = at, replace(seen, view=view)
+        except RpcError as error:
+            _fail([*begun, *orders], error)
+            orders.clear()
+        except BaseException:
+            _fail([*begun, *orders], Unreachable("HAKeeper: the connection was given up"))
+            orders.clear()
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    tell: Tell
+    uuid: str
+    changes: Mapping[str, Any]
+    done: asyncio.Future[None]
+
+
+async def _carried_out(order: _Order, keeper: Hakeeper, view: Topology | None) -> Topology | None:
+    """What is known afterwards; nothing where HAKeeper did not confirm it, or the compute node is not known."""
+    if order.done.done():
+        return view
+    try:
+        await order.tell(keeper)
+    except (Refused, UnknownStore) as error:
+        _fail([order], error)
+        return None
+    if not order.done.done():
+        order.done.set_result(None)
+    store = view.cns.get(order.uuid) if view is not None else None
+    if view is None or store is None:
+        return None
+    made = replace(store, load=None, silence="", **order.changes)
+    return replace(view, cns={**view.cns, order.uuid: made})
+
+
+def _fail(orders: Iterable[_Order], error: RpcError) -> None:
+    for one in orders:
+        if not one.done.done():
+            one.done.set_exception(error)
 
 
 def _lock_services(seen: Seen) -> Iterator[Address]:
