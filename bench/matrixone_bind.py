@@ -6,8 +6,8 @@
 A CNPool keeps so many pods. Claims are made while it has an idle one, some at once, and deleted when they are Ready, so that
 their pods are given back. Without ``--real`` pods and MatrixOne's processes are simulated (bench/matrixone_world.py), and
 operator and API server are processes of their own; with it everything is real, on an embedded control plane. Ready means
-that HAKeeper has the compute node as Working with the claim's labels; proxies ask it every five seconds. Exit status 1 when
-a claim is not Ready in time, or when two claims had one pod at a time.
+that HAKeeper has the compute node as Working with the claim's labels; proxies ask it every five seconds. Claims and pods are
+watched, as `kubectl wait` does. Exit status 1 when a claim is not Ready in time, or when two claims had one pod at a time.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mooring.kube import Client, NotFound
+from mooring.kube import Client, Key
 from mooring.kube.objects.core import Pod
 from mooring.local.node.node import Settings
 from mooring.operators.matrixone import OPERATOR
 from mooring.operators.matrixone.conditions import is_true
 from mooring.operators.matrixone.pool.labels import IDLE, PHASE
 from mooring.operators.matrixone.types import CNClaim, CNPool, DNSet, LogSet, ProxySet
-from mooring.runtime import configure_logging
+from mooring.runtime import Manager, configure_logging
 from mooring.testing.bed import Bed
 
 if not __package__:  # run as a program: its siblings are found from the root of the tree
@@ -43,14 +43,12 @@ if not __package__:  # run as a program: its siblings are found from the root of
 
 from bench.matrixone_rest import create, simulation
 from bench.page import RESULTS, put
-from bench.scale import say, until
+from bench.scale import say
 from bench.tally import percentile
 
 __all__ = ["main"]
 
 NAMESPACE = "default"
-LOOK_EVERY = 0.01
-"""Seconds between two looks at a claim: the figures are exact to that."""
 IMAGE = "matrixorigin/matrixone:1.2.4"
 WITHIN = 120.0
 """Seconds for a claim, and for an idle pod to come back."""
@@ -125,14 +123,47 @@ class Claims:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._manager = Manager(client, name="bench")
+        self._claims = self._manager.informers.of(CNClaim, namespace=NAMESPACE)
+        self._pods = self._manager.informers.of(Pod, namespace=NAMESPACE, label_selector=f"{PHASE}={IDLE}")
+        self._changed = asyncio.Event()
         self._bound: dict[str, str] = {}
         self.seconds: list[float] = []
         self.shared: list[str] = []
 
-    async def idle(self) -> int:
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Follow claims and idle pods."""
+
+        def woken(_: object) -> None:
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+        self._claims.add_handler(woken)
+        self._pods.add_handler(woken)
+        running = asyncio.create_task(self._manager.run(), name="watches of the bench")
+        try:
+            yield
+        finally:
+            self._manager.stop()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def until(self, check: Callable[[], bool], within: float, what: str) -> None:
+        """Wait until it is so, by the watches; raises TimeoutError."""
+        try:
+            async with asyncio.timeout(within):
+                while not check():
+                    await self._changed.wait()
+        except TimeoutError:
+            raise TimeoutError(f"{what} within {within:.0f} s") from None
+
+    def idle(self) -> int:
         """Idle pods of the pool."""
-        found = await self._client.list(Pod, namespace=NAMESPACE, label_selector=f"{PHASE}={IDLE}")
-        return sum(not one.metadata.deletion_timestamp for one in found.items)
+        return sum(not one.metadata.deletion_timestamp for one in self._pods.list())
+
+    def _is_ready(self, key: Key) -> bool:
+        claim = self._claims.get(key)
+        return claim is not None and claim.status is not None and is_true(claim.status.conditions, "Ready")
 
     async def one(self, name: str) -> None:
         """Make a claim, note how long it took, and delete it."""
@@ -147,30 +178,18 @@ class Claims:
         }
         began = time.monotonic()
         await create(self._client, CNClaim.resource.path(namespace=NAMESPACE), body)
-        while True:
-            claim: CNClaim = await self._client.get(CNClaim, name, namespace=NAMESPACE)
-            if claim.status is not None and is_true(claim.status.conditions, "Ready"):
-                break
-            if time.monotonic() - began > WITHIN:
-                raise TimeoutError(f"the claim {name} is not Ready within {WITHIN:.0f} s")
-            await asyncio.sleep(LOOK_EVERY)
+        key = Key(NAMESPACE, name)
+        await self.until(lambda: self._is_ready(key), WITHIN, f"the claim {name} is not Ready")
         self.seconds.append(time.monotonic() - began)
-        pod = (claim.spec.pod_name if claim.spec is not None else "") or ""
+        claim = self._claims.get(key)
+        pod = (claim.spec.pod_name if claim is not None and claim.spec is not None else "") or ""
         if pod in self._bound:
             self.shared.append(f"{pod}: {self._bound[pod]} and {name}")
         self._bound[pod] = name
         await asyncio.sleep(0.2)
         del self._bound[pod]
         await self._client.delete(CNClaim, name, namespace=NAMESPACE)
-
-        async def gone() -> bool:
-            try:
-                await self._client.get(CNClaim, name, namespace=NAMESPACE)
-            except NotFound:
-                return True
-            return False
-
-        await until(gone, WITHIN, f"the claim {name} is not gone")
+        await self.until(lambda: self._claims.get(key) is None, WITHIN, f"the claim {name} is not gone")
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
@@ -188,20 +207,19 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
         for kind, document in documents(options.pods):
             await create(client, kind.resource.path(namespace=NAMESPACE), document)
         claims = Claims(client)
-
-        async def warm(count: int) -> bool:
-            return await claims.idle() >= count
-
-        await until(lambda: warm(options.pods), 600, f"{options.pods} pods are not idle")
-        say(f"{options.pods} pods are idle")
         names = iter([f"claim-{number}" for number in range(options.claims)])
 
         async def lane() -> None:
             for name in names:
-                await until(lambda: warm(options.at_once), WITHIN, "no pod is idle again")
+                await claims.until(lambda: claims.idle() >= options.at_once, WITHIN, "no pod is idle again")
                 await claims.one(name)
 
-        await asyncio.gather(*(lane() for _ in range(options.at_once)))
+        async with claims.watching():
+            await claims.until(
+                lambda: claims.idle() >= options.pods, 600, f"{options.pods} pods are not idle"
+            )
+            say(f"{options.pods} pods are idle")
+            await asyncio.gather(*(lane() for _ in range(options.at_once)))
     return {
         "measured": datetime.now(UTC).strftime("%Y-%m-%d"),
         "machine": f"{os.cpu_count()} cores ({platform.machine()})",

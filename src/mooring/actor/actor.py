@@ -62,13 +62,15 @@ INVALID_SECONDS = 300.0
 class Related(Generic[R]):
     """A kind that is not owned but concerns the object: ``keys`` says which objects to look at again.
 
-    ``changed`` filters transitions (default: any).
+    ``changed`` filters transitions (default: any). ``own_writes=False``: what an action of the object itself writes needs
+    no further pass, since one follows it anyway; for objects that are written often.
     """
 
     kind: type[R]
     keys: Callable[[R], Iterable[Key]]
     changed: Callable[[Transition[R]], bool] | None = None
     label_selector: str = ""
+    own_writes: bool = True
 
 
 class Actor(ABC, Generic[T]):
@@ -188,6 +190,7 @@ class _Runner(Generic[T]):
                     informers.of(related.kind, namespace=namespace, label_selector=related.label_selector),
                     map=related.keys,
                     predicate=related.changed,
+                    own_writes=related.own_writes,
                 )
         self._manager.add(self._controller)
 

@@ -98,9 +98,10 @@ class Context(Generic[T]):
         *args: object,
         message: str = "",
         record: bool = False,
+        state: str = "",
     ) -> Act:
         """Take one step; see :class:`~mooring.actor.outcome.Act`."""
-        return Act(name, lambda: run(*args), message, record)
+        return Act(name, lambda: run(*args), message, record, state)
 
     def wait(self, reason: str, message: str, *, after: float = 30.0, stalled: bool = False) -> Wait:
         """Wait for something outside; see :class:`~mooring.actor.outcome.Wait`."""

@@ -24,13 +24,14 @@ class Act:
     derived again, whose intent must survive a crash. A step whose ``run`` returns ``False`` failed, or
     only a part of the way.
     One that does, and is asked for again and again with the same name and message, is held back: see
-    `mooring.actor.repeats`.
+    `mooring.actor.repeats`. ``state`` tells steps of one name and message apart that change something each time.
     """
 
     name: str
     run: Callable[[], Awaitable[object]]
     message: str = ""
     record: bool = False
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)

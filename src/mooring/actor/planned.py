@@ -32,7 +32,11 @@ AFTER_FAILURE: Final = 0.2
 
 
 class StepFailed(Exception):
-    """A step did not succeed; the next pass decides again. The message may be shown to users."""
+    """A step did not succeed; the next pass decides again, after so many seconds. The message may be shown to users."""
+
+    def __init__(self, message: str, *, after: float = AFTER_FAILURE) -> None:
+        super().__init__(message)
+        self.after = after
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +126,7 @@ class Planned(Actor[T], Generic[T, I, S]):
             self._carry_out(ctx, inputs, snapshot, verdict),
             message=verdict.why,
             record=report.record,
+            state=verdict.state,
         )
 
     def _carry_out(
@@ -134,7 +139,7 @@ class Planned(Actor[T], Generic[T, I, S]):
             except StepFailed as error:
                 ctx.log.warning("a step failed", step=move.name, error=str(error))
                 await _write(ctx, self.failed(ctx, snapshot, move, str(error)))
-                await ctx.clock.sleep(AFTER_FAILURE)
+                await ctx.clock.sleep(error.after)
                 return False
             if isinstance(done, Part):
                 await _write(ctx, done)

@@ -1,4 +1,4 @@
-"""Steps that change nothing: the same step with the same reason, again and again.
+"""Steps that change nothing: the same step with the same reason and on the same state, again and again.
 
 A step is taken because of what was observed, and observed again afterwards. If the observation still asks for it after
 `TIMES` within `WINDOW`, the step does not do what it is for: a defect of the operator. It is then held back, longer each
@@ -40,7 +40,7 @@ class _Step:
 @dataclass(slots=True)
 class _Steps:
     generation: int | None
-    by_reason: dict[tuple[str, str], _Step] = field(default_factory=dict)
+    by_reason: dict[tuple[str, str, str], _Step] = field(default_factory=dict)
 
 
 class Repeats:
@@ -53,7 +53,7 @@ class Repeats:
     def held(self, key: Key, act: Act) -> Wait | None:
         """What to do instead of a step whose time has not come."""
         steps = self._objects.get(key)
-        step = steps.by_reason.get((act.name, act.message)) if steps is not None else None
+        step = steps.by_reason.get((act.name, act.message, act.state)) if steps is not None else None
         left = step.until - self._clock.monotonic() if step is not None else 0.0
         if left <= 0:
             return None
@@ -73,7 +73,7 @@ class Repeats:
         found = steps.by_reason
         for old in [one for one, step in found.items() if now - step.taken[-1] > WINDOW]:
             del found[old]
-        step = found.setdefault((act.name, act.message), _Step())
+        step = found.setdefault((act.name, act.message, act.state), _Step())
         step.taken.append(now)
         if not step.delay and len(step.taken) < TIMES:
             return False

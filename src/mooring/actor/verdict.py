@@ -14,6 +14,9 @@ class Move:
     """One idempotent effect, and why."""
 
     why: str = ""
+    state: str = ""
+    """What it changes, as it was seen: the same move on something that has changed since is no repetition (default: the
+    reason alone tells)."""
 
     @property
     def name(self) -> str:

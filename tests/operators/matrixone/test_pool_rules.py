@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.operators.matrixone.test_cnset_rules import ago, member, node, snapshot
 
-from mooring.actor.verdict import InSync, Wait
+from mooring.actor.verdict import InSync, Move, Wait
 from mooring.operators.matrixone.cnset.members import failed_pod, leaving
 from mooring.operators.matrixone.cnset.moves import (
     ClearLabels,
@@ -19,9 +19,11 @@ from mooring.operators.matrixone.cnset.moves import (
     SetLeave,
     SetPhase,
     SetWorking,
+    Several,
     Stop,
 )
 from mooring.operators.matrixone.cnset.plan import decide
+from mooring.operators.matrixone.cnset.pooling import AT_ONCE, serves_claims
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.pool import replicas, warm
 from mooring.operators.matrixone.pool.claim import decide as decide_claim
@@ -74,12 +76,58 @@ def test_no_claim_waits_for_pods_that_are_claimed_and_given_back_again_and_again
     closed = pooled(9, BOUND, "Working", gate=False)
     fresh, given_back = pooled(0, BOUND, draining_since=ago(1)), pooled(1, DRAINING, "Working", gate=True)
     step = decide(pool(fresh, given_back, closed))
-    assert isinstance(step, SetGate)
-    assert (step.pod, step.open) == (closed.pod.name, True)
-    waits = pooled(8, BOUND, draining_since=ago(50))
-    step = decide(pool(fresh, given_back, waits))
+    assert isinstance(step, Several)
+    assert [(type(one), one.pod) for one in step.moves] == [(SetGate, "t-cn-9"), (SetWorking, "t-cn-0")]
+    waits = [pooled(20 + at, BOUND, draining_since=ago(50 - at)) for at in range(AT_ONCE)]
+    step = decide(pool(fresh, given_back, *waits))
+    assert isinstance(step, Several)
+    assert [one.pod for one in step.moves] == [one.pod.name for one in waits]
+
+
+def test_a_claimed_pod_is_opened_in_the_step_that_makes_it_serve() -> None:
+    step = decide(pool(pooled(0, BOUND)))
     assert isinstance(step, SetWorking)
-    assert step.pod == waits.pod.name
+    assert step.opens
+    changed = pooled(0, BOUND, "Working", claim_labels={"account": ("b",)})
+    step = decide(pool(changed))
+    assert isinstance(step, SetWorking)
+    assert not step.opens
+
+
+def test_pods_that_were_given_back_are_cleaned_together_once_every_claim_is_served() -> None:
+    back = [pooled(at, DRAINING, draining_since=ago(20 + at)) for at in range(3)]
+    step = decide(pool(*back))
+    assert isinstance(step, Several)
+    assert [(type(one), one.pod) for one in step.moves] == [(SetPhase, f"t-cn-{at}") for at in (2, 1, 0)]
+    claimed = pooled(7, BOUND)
+    assert not serves_claims(pool(*back, claimed))
+    assert isinstance(decide(pool(*back, claimed)), SetWorking)
+
+
+def test_a_pod_goes_by_a_step_of_its_own_however_many_others_have_one() -> None:
+    """Which one may go follows from those that are there: of two at once the second would be one too many."""
+    old = [pooled(at, DRAINING, draining_since=ago(20), revision="old") for at in range(2)]
+    step = decide(pool(*old))
+    assert isinstance(step, SetPhase)
+    assert step.phase == TERMINATING
+    fit = pooled(2, DRAINING, draining_since=ago(99))
+    step = decide(pool(*old, fit))
+    assert isinstance(step, SetPhase)
+    assert (step.pod, step.phase) == ("t-cn-2", IDLE)
+
+
+def test_the_same_step_on_a_pod_that_changed_since_is_no_repetition() -> None:
+    """Otherwise a busy pool is held back: each of its pods is claimed and given back many times a minute."""
+
+    def again(version: str) -> Move:
+        member = pooled(0, DRAINING, draining_since=ago(20))
+        step = decide(pool(replace(member, pod=replace(member.pod, version=version))))
+        assert isinstance(step, Move)
+        return step
+
+    first, second = again("7"), again("8")
+    assert (first.name, first.why) == (second.name, second.why)
+    assert first.state != second.state
 
 
 @pytest.mark.parametrize("phase", [UNKNOWN, DRAINING, IDLE])

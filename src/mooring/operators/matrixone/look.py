@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from mooring.cache import Clock
 from mooring.kube.object import Key
 from mooring.kube.objects import core
 from mooring.operators.matrixone.names import HAKEEPER
-from mooring.operators.matrixone.rpc.dial import Address, Dial, Refused, Unreachable, Unsupported
+from mooring.operators.matrixone.rpc.dial import Address, Dial, Refused, RpcError, Unreachable, Unsupported
 from mooring.operators.matrixone.rpc.hakeeper import Hakeeper, UnknownStore, hakeeper
 from mooring.operators.matrixone.rpc.locks import locks
 from mooring.operators.matrixone.rpc.messages import WorkState
-from mooring.operators.matrixone.topology import Topology, Unseen, read_topology
+from mooring.operators.matrixone.topology import Topology, Unseen, ask_load, read_topology
 
 __all__ = ["Keeper", "Seen"]
 
 FRESH_FOR: Final = 0.4
 """Seconds for which the sets of one cluster share an answer: it is 45 KB for each compute node."""
+Tell = Callable[[Hakeeper], Awaitable[None]]
 BETWEEN: Final = 0.3
 """Seconds between two questions that tell whether HAKeeper's clock moves."""
 
@@ -39,18 +39,22 @@ class Seen:
 class Keeper:
     """HAKeeper of every cluster, reached by the IPs of the pods of its LogSet.
 
-    Answers are shared for `FRESH_FOR` seconds, and never after something was changed through here.
+    Answers are shared for `FRESH_FOR` seconds. What is changed through here is seen from then on, as HAKeeper confirmed it; of
+    what it did not confirm the answer is dropped.
     """
 
     def __init__(self, dial: Dial, clock: Clock) -> None:
         self._dial, self._clock = dial, clock
         self._known: dict[Key, tuple[float, Seen]] = {}
         self._asking: dict[Key, asyncio.Lock] = {}
+        self._orders: dict[Key, list[_Order]] = {}
 
     def forget(self, key: Key) -> None:
         """The LogSet is gone."""
         self._known.pop(key, None)
         self._asking.pop(key, None)
+        if not self._orders.get(key):
+            self._orders.pop(key, None)
 
     async def see(
         self,
@@ -75,6 +79,12 @@ class Keeper:
             self._known[key] = (self._clock.monotonic(), found)
             return found
 
+    async def load(self, seen: Seen, ask: Collection[str]) -> Seen:
+        """The same look with what runs now on the compute nodes of these UUIDs: HAKeeper is not asked again."""
+        if seen.view is None:
+            return seen
+        return replace(seen, view=await ask_load(self._dial, seen.view, ask))
+
     async def _look(
         self, stores: Sequence[core.Pod], others: Sequence[core.Pod], ask: Collection[str], *, twice: bool
     ) -> Seen:
@@ -94,28 +104,35 @@ class Keeper:
         self, key: Key, stores: Iterable[core.Pod], uuid: str, labels: Mapping[str, Sequence[str]]
     ) -> None:
         """Send sessions to a compute node with exactly these labels; raises `RpcError`."""
-        async with self._open(key, stores) as keeper:
+
+        async def tell(keeper: Hakeeper) -> None:
             if not labels:
                 await keeper.set_labels(uuid, {})
             await keeper.patch(uuid, WorkState.WORKING, labels=labels or None)
 
+        given = {name: tuple(values) for name, values in labels.items()}
+        await self._tell(key, stores, tell, uuid, state=WorkState.WORKING, labels=given)
+
     async def drain(self, key: Key, stores: Iterable[core.Pod], uuid: str) -> None:
         """Send no new sessions to a compute node; one that is not known needs none. Raises `RpcError`."""
-        async with self._open(key, stores) as keeper:
-            try:
-                await keeper.patch(uuid, WorkState.DRAINING)
-            except UnknownStore:
-                return
+        try:
+            await self._tell(
+                key,
+                stores,
+                lambda keeper: keeper.patch(uuid, WorkState.DRAINING),
+                uuid,
+                state=WorkState.DRAINING,
+            )
+        except UnknownStore:
+            return
 
     async def clear_labels(self, key: Key, stores: Iterable[core.Pod], uuid: str) -> None:
         """Take all labels from a compute node, whose state stays; raises `RpcError`."""
-        async with self._open(key, stores) as keeper:
-            await keeper.set_labels(uuid, {})
+        await self._tell(key, stores, lambda keeper: keeper.set_labels(uuid, {}), uuid, labels={})
 
     async def delete(self, key: Key, stores: Iterable[core.Pod], uuid: str) -> None:
         """Forget a compute node whose process is gone; raises `RpcError`."""
-        async with self._open(key, stores) as keeper:
-            await keeper.delete_cn(uuid)
+        await self._tell(key, stores, lambda keeper: keeper.delete_cn(uuid))
 
     async def hand_over(self, seen: Seen, uuid: str) -> None:
         """Have a compute node give its lock tables away; a server that knows no such thing has none to give.
@@ -140,15 +157,74 @@ class Keeper:
                     continue
         return True
 
-    @asynccontextmanager
-    async def _open(self, key: Key, stores: Iterable[core.Pod]) -> AsyncIterator[Hakeeper]:
-        known = list(stores)
-        async with self._asking.setdefault(key, asyncio.Lock()):
-            try:
-                async with hakeeper(self._dial, _addresses(known), hosts=_hosts(known)) as keeper:
-                    yield keeper
-            finally:
-                self._known.pop(key, None)
+    async def _tell(
+        self, key: Key, stores: Iterable[core.Pod], tell: Tell, uuid: str = "", **changes: Any
+    ) -> None:
+        """Change something. ``changes``: what of the compute node ``uuid`` is so once it is confirmed.
+
+        What others want to change meanwhile goes over the same connection.
+        """
+        order = _Order(tell, uuid, changes, asyncio.get_running_loop().create_future())
+        self._orders.setdefault(key, []).append(order)
+        try:
+            async with self._asking.setdefault(key, asyncio.Lock()):
+                if not order.done.done():
+                    await self._carry_out(key, list(stores), self._orders.setdefault(key, []))
+            await order.done
+        finally:
+            order.done.cancel()  # of a pass that was given up, nothing is carried out later
+
+    async def _carry_out(self, key: Key, stores: Sequence[core.Pod], orders: list[_Order]) -> None:
+        """Carry out what there is to do, and what comes meanwhile; the answer that is shared stays as old as it is."""
+        at, seen = self._known.pop(key, (0.0, Seen()))
+        view: Topology | None = seen.view
+        begun: list[_Order] = []
+        try:
+            async with hakeeper(self._dial, _addresses(stores), hosts=_hosts(stores)) as keeper:
+                while orders:
+                    begun = [orders.pop(0)]
+                    view = await _carried_out(begun[0], keeper, view)
+            if view is not None:
+                self._known[key] = at, replace(seen, view=view)
+        except RpcError as error:
+            _fail([*begun, *orders], error)
+            orders.clear()
+        except BaseException:
+            _fail([*begun, *orders], Unreachable("HAKeeper: the connection was given up"))
+            orders.clear()
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    tell: Tell
+    uuid: str
+    changes: Mapping[str, Any]
+    done: asyncio.Future[None]
+
+
+async def _carried_out(order: _Order, keeper: Hakeeper, view: Topology | None) -> Topology | None:
+    """What is known afterwards; nothing where HAKeeper did not confirm it, or the compute node is not known."""
+    if order.done.done():
+        return view
+    try:
+        await order.tell(keeper)
+    except (Refused, UnknownStore) as error:
+        _fail([order], error)
+        return None
+    if not order.done.done():
+        order.done.set_result(None)
+    store = view.cns.get(order.uuid) if view is not None else None
+    if view is None or store is None:
+        return None
+    made = replace(store, load=None, silence="", **order.changes)
+    return replace(view, cns={**view.cns, order.uuid: made})
+
+
+def _fail(orders: Iterable[_Order], error: RpcError) -> None:
+    for one in orders:
+        if not one.done.done():
+            one.done.set_exception(error)
 
 
 def _lock_services(seen: Seen) -> Iterator[Address]:

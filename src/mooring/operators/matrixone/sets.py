@@ -41,11 +41,11 @@ def _instance(labels: dict[str, str] | None) -> str:
     return (labels or {}).get(INSTANCE, "")
 
 
-def related(kind: type[Object], *others: type[Object]) -> list[Related[Any]]:
-    """Watches on the pods (and on ``others``) of the sets of a kind."""
+def related(kind: type[Object], *others: type[Object], own_writes: bool = True) -> list[Related[Any]]:
+    """Watches on the pods (and on ``others``) of the sets of a kind; ``own_writes`` as `Related` has it."""
     keys = partial(keys_of, cluster_of=_instance)
     watched: list[type[Object]] = [core.Pod, *others]
-    return [Related(one, keys, label_selector=_selector(kind)) for one in watched]
+    return [Related(one, keys, label_selector=_selector(kind), own_writes=own_writes) for one in watched]
 
 
 class Surroundings:

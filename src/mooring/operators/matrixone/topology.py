@@ -26,6 +26,7 @@ __all__ = [
     "Topology",
     "TransactionNode",
     "Unseen",
+    "ask_load",
     "read_topology",
     "view_of",
 ]
@@ -168,6 +169,11 @@ async def read_topology(
     except RpcError as error:
         return Unseen(str(error))
     seen = view_of(state, hosts=known, ticks_per_second=ticks_per_second)
+    return await ask_load(dial, seen, ask, sharding=sharding)
+
+
+async def ask_load(dial: Dial, seen: Topology, ask: Collection[str], *, sharding: bool = False) -> Topology:
+    """A look with the load, at this moment, of the CNs of these UUIDs, and of no other; never raises `RpcError`."""
     asked = [cn for uuid, cn in seen.cns.items() if uuid in ask]
     answers = await asyncio.gather(*(_load(dial, cn, sharding=sharding) for cn in asked))
     return _with_load(seen, {cn.uuid: answer for cn, answer in zip(asked, answers, strict=True)})

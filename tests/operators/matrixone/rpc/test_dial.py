@@ -53,7 +53,9 @@ RUNNING = CheckerState(tick=100, state=KeeperState.RUNNING)
 
 
 @asynccontextmanager
-async def server(answers: Answers, kind: type[Message] = LogRequest) -> AsyncIterator[Address]:
+async def server(
+    answers: Answers, kind: type[Message] = LogRequest, *, host: str = "127.0.0.1", port: int = 0
+) -> AsyncIterator[Address]:
     """A server on loopback that reads requests of this kind."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -74,9 +76,9 @@ async def server(answers: Answers, kind: type[Message] = LogRequest) -> AsyncIte
         finally:
             writer.close()
 
-    listening = await asyncio.start_server(accept, "127.0.0.1", 0)
+    listening = await asyncio.start_server(accept, host, port)
     try:
-        yield Address("127.0.0.1", listening.sockets[0].getsockname()[1])
+        yield Address(host, listening.sockets[0].getsockname()[1])
     finally:
         listening.close()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import replace as changed
 from datetime import datetime
 from typing import Final
@@ -31,6 +32,7 @@ from mooring.operators.matrixone.cnset.autoscale import CONTESTED, scaled_by
 from mooring.operators.matrixone.cnset.inputs import Inputs, snapshot_of
 from mooring.operators.matrixone.cnset.members import due
 from mooring.operators.matrixone.cnset.plan import decide
+from mooring.operators.matrixone.cnset.pooling import serves_claims
 from mooring.operators.matrixone.cnset.snapshot import Snapshot
 from mooring.operators.matrixone.cnset.specs import (
     DRAINING,
@@ -81,7 +83,7 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
 
     def __init__(self, around: Surroundings, *, nodes: bool = True) -> None:
         self._around, self._nodes = around, nodes
-        self.related = [*related(CNSet, core.PersistentVolumeClaim)]
+        self.related = [*related(CNSet, core.PersistentVolumeClaim, own_writes=False)]
         if nodes:
             self.related.append(Related(core.Node, around.on_node, changed=_cordon_changed))
 
@@ -178,15 +180,19 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         key, now = log_set_of(inputs.cn_set), ctx.now()
         seen = await self._around.see(key)
         made = snapshot_of(inputs, seen, gave_locks=(), now=now)
-        needed = due(made) or made.scaling is not None or any(one.set_aside for one in made.members)
-        asked = made.members if needed else ()
-        if made.pooled and not asked:
-            asked = tuple(one for one in made.members if one.phase in (UNKNOWN, RETURNING))
-        if seen.view is None or not asked:
+        if seen.view is None:
             return made
-        seen = await self._around.see(key, dn_set_of(inputs.cn_set), ask=[one.uuid for one in asked])
-        gave = [one.uuid for one in asked if one.handed_over and await self._gave_locks(seen, one.uuid)]
-        return snapshot_of(inputs, seen, gave_locks=gave, now=now)
+        if due(made) or made.scaling is not None or any(one.set_aside for one in made.members):
+            asked = [one.uuid for one in made.members]
+            seen = await self._around.see(key, dn_set_of(inputs.cn_set), ask=asked)
+            given = [one.uuid for one in made.members if one.handed_over]
+            gave = [one for one in given if await self._gave_locks(seen, one)]
+            return snapshot_of(inputs, seen, gave_locks=gave, now=now)
+        returned = [one.uuid for one in made.members if one.phase in (UNKNOWN, RETURNING) and one.draining]
+        if not returned or not (made.paused or serves_claims(made)):
+            return made  # what a claim needs depends on no session of another pod
+        seen = await self._around.keeper.load(seen, returned)
+        return snapshot_of(inputs, seen, gave_locks=(), now=now)
 
     async def _gave_locks(self, seen: Seen, uuid: str) -> bool:
         try:
@@ -221,10 +227,15 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         match move:
             case moves.CreatePod():
                 await self._create(ctx, inputs, move)
+            case moves.Several():
+                await _all(self.step(ctx, inputs, snapshot, one) for one in move.moves)
             case moves.SetWorking(uuid=uuid, labels=labels):
                 await told(lambda: keeper.set_working(key, logs, uuid, labels))
                 await ctx.did(f"{move.pod}: working")
-                await _annotate(ctx, move, {DRAINING: None})
+                if move.opens:
+                    await self._set_gate(ctx, inputs, move, open=True)
+                if _noted(inputs, move, DRAINING):
+                    await _annotate(ctx, move, {DRAINING: None})
             case moves.Drain(uuid=uuid):
                 await _annotate(ctx, move, {DRAINING: rfc3339(ctx.now())})
                 await told(lambda: keeper.drain(key, logs, uuid))
@@ -249,7 +260,7 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
                 await told(lambda: keeper.delete(key, logs, uuid))
                 await ctx.did(f"{move.pod}: forgotten")
             case moves.SetGate():
-                await self._set_gate(ctx, inputs, move)
+                await self._set_gate(ctx, inputs, move, open=move.open)
             case DeleteClaim(claim=claim):
                 await delete_claim(ctx, claim)
             case GrowClaim(claim=claim, size=size):
@@ -274,14 +285,16 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         notes = {**(made.metadata.annotations or {}), INPUTS: move.revision}
         await ctx.client.ensure(replace(made, metadata=replace(made.metadata, annotations=notes)))
 
-    async def _set_gate(self, ctx: Context[CNSet], inputs: Inputs, move: moves.SetGate) -> None:
-        pod = next((one for one in inputs.pods if one.metadata.uid == move.uid), None)
+    async def _set_gate(
+        self, ctx: Context[CNSet], inputs: Inputs, move: moves.OnStore, *, open: bool
+    ) -> None:
+        pod = _pod(inputs, move)
         if pod is None:
             return
         present = [one for one in (pod.status.conditions if pod.status else None) or () if one.type != GATE]
-        status = "True" if move.open else "False"
+        status = "True" if open else "False"
         made = core.PodCondition(
-            type=GATE, status=status, reason="CNStoreReady" if move.open else "CNStoreNotServing",
+            type=GATE, status=status, reason="CNStoreReady" if open else "CNStoreNotServing",
             last_transition_time=rfc3339(ctx.now()),
         )  # fmt: skip
 
@@ -298,6 +311,22 @@ def _specs(inputs: Inputs, cn_set: CNSet) -> CNSpecs:
     return CNSpecs(cn_set, LogService.of(inputs.log_set))
 
 
+async def _all(steps: Iterable[Awaitable[None]]) -> None:
+    """Take all steps, also where some fail; then raises what the first one of those did."""
+    for done in await asyncio.gather(*steps, return_exceptions=True):
+        if isinstance(done, BaseException):
+            raise done
+
+
+def _pod(inputs: Inputs, move: moves.OnStore) -> core.Pod | None:
+    return next((one for one in inputs.pods if one.metadata.uid == move.uid), None)
+
+
+def _noted(inputs: Inputs, move: moves.OnStore, note: str) -> bool:
+    pod = _pod(inputs, move)
+    return pod is not None and note in (pod.metadata.annotations or {})
+
+
 async def _annotate(ctx: Context[CNSet], move: moves.OnStore, notes: dict[str, str | None]) -> None:
     body = {"metadata": {"uid": move.uid, "annotations": notes}}
     try:
@@ -308,7 +337,7 @@ async def _annotate(ctx: Context[CNSet], move: moves.OnStore, notes: dict[str, s
 
 async def _set_phase(ctx: Context[CNSet], inputs: Inputs, move: moves.SetPhase) -> None:
     """A pod that becomes idle loses what its claim gave it."""
-    pod = next((one for one in inputs.pods if one.metadata.uid == move.uid), None)
+    pod = _pod(inputs, move)
     labels: dict[str, str | None] = {PHASE: move.phase}
     notes: dict[str, str | None] = {}
     if move.phase == IDLE and pod is not None:

@@ -15,4 +15,11 @@ def gate(snapshot: Snapshot, member: Member) -> SetGate | None:
         return None
     pod, store = member.pod, member.store
     state = store.state.name.capitalize() if store is not None else "not registered"
-    return SetGate(pod=pod.name, uid=pod.uid, uuid=member.uuid, open=serves, why=f"{pod.name} is {state}")
+    return SetGate(
+        pod=pod.name,
+        uid=pod.uid,
+        uuid=member.uuid,
+        open=serves,
+        why=f"{pod.name} is {state}",
+        state=pod.version,
+    )

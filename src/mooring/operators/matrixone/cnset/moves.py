@@ -13,10 +13,12 @@ __all__ = [
     "DeleteStore",
     "Drain",
     "HandOver",
+    "OnStore",
     "SetGate",
     "SetLeave",
     "SetPhase",
     "SetWorking",
+    "Several",
     "Stop",
 ]
 
@@ -44,6 +46,8 @@ class SetWorking(OnStore):
     """Send sessions to a store, with these labels; takes back a drain."""
 
     labels: Mapping[str, tuple[str, ...]]
+    opens: bool = False
+    """Open the pod's readiness gate as soon as HAKeeper has confirmed it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +87,13 @@ class SetLeave(OnStore):
     """Note on a pod of a pool why it has to leave; "" takes that back."""
 
     leave: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Several(Move):
+    """Moves on different pods that do not depend on each other, in one step."""
+
+    moves: tuple[OnStore, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,18 +6,30 @@ meanwhile, and nothing is claimed that goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Final
 
 from mooring.actor.verdict import Move, Wait
 from mooring.operators.matrixone.cnset.gates import gate
-from mooring.operators.matrixone.cnset.moves import ClearLabels, Drain, SetLeave, SetPhase, SetWorking
+from mooring.operators.matrixone.cnset.moves import (
+    ClearLabels,
+    Drain,
+    OnStore,
+    SetLeave,
+    SetPhase,
+    SetWorking,
+    Several,
+)
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.pool.labels import BOUND, DRAINING, IDLE, TERMINATING, UNKNOWN
 from mooring.operators.matrixone.rpc.messages import WorkState
 
-__all__ = ["mark", "may_go", "returning", "tend", "warm"]
+__all__ = ["AT_ONCE", "mark", "may_go", "returning", "serves_claims", "tend", "warm"]
+
+AT_ONCE: Final = 8
+"""Pods that one step changes at most: a claim that comes meanwhile waits for its end."""
 
 _NOT_QUIET: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -45,24 +57,46 @@ def mark(snapshot: Snapshot, leaving: Mapping[str, str]) -> Move | None:
 
 
 def tend(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:
-    """The next step for the pods of a pool.
+    """The next step for the pods of a pool: what is to be done for all claimed ones, else for some of the others.
 
     Claimed pods first: those that serve and whose gate is closed, then the ones that have been quiet longest. So pods that
     are claimed and given back again and again never keep another claim waiting.
     """
     if not snapshot.pooled or snapshot.view is None:
         return None
-    for member in sorted(snapshot.alive, key=_turn):
-        if step := _next(snapshot, member, going):
-            return step
-    return None
+    return _together(_of_claimed(snapshot)) or _together(_of_others(snapshot, going))
 
 
-def _turn(member: Member) -> tuple[bool, bool, datetime]:
-    return member.phase != BOUND, member.phase != DRAINING, member.draining_since or _NOT_QUIET
+def serves_claims(snapshot: Snapshot) -> bool:
+    """Claimed pods have what they need: there is time to ask the others what still runs on them."""
+    return not _of_claimed(snapshot)
 
 
-def _next(snapshot: Snapshot, member: Member, going: Mapping[str, str]) -> Move | None:
+def _of_claimed(snapshot: Snapshot) -> list[OnStore]:
+    found = sorted((one for one in snapshot.alive if one.phase == BOUND), key=_turn)
+    return [step for one in found if (step := _next(snapshot, one, {})) is not None]
+
+
+def _of_others(snapshot: Snapshot, going: Mapping[str, str]) -> list[OnStore]:
+    found = sorted((one for one in snapshot.alive if one.phase != BOUND), key=_turn)
+    return [step for one in found if (step := _next(snapshot, one, going)) is not None]
+
+
+def _together(steps: Sequence[OnStore]) -> Move | None:
+    """So many steps at once; a pod goes by a step of its own, since that is decided from those that are there."""
+    alike = list(takewhile(lambda one: not (isinstance(one, SetPhase) and one.phase == TERMINATING), steps))
+    if len(alike) < 2:
+        return steps[0] if steps else None
+    some = alike[:AT_ONCE]
+    why, state = "; ".join(one.why for one in some), ",".join(one.state for one in some)
+    return Several(moves=tuple(some), why=why, state=state)
+
+
+def _turn(member: Member) -> tuple[bool, datetime]:
+    return member.phase != DRAINING, member.draining_since or _NOT_QUIET
+
+
+def _next(snapshot: Snapshot, member: Member, going: Mapping[str, str]) -> OnStore | None:
     if member.phase in (UNKNOWN, IDLE) and member.pod.name in going:
         return _go(member, going[member.pod.name]) if _replaced(snapshot, member) else None
     if not snapshot.heard(member):
@@ -80,7 +114,7 @@ def _next(snapshot: Snapshot, member: Member, going: Mapping[str, str]) -> Move 
     return None
 
 
-def _serve(snapshot: Snapshot, member: Member) -> Move | None:
+def _serve(snapshot: Snapshot, member: Member) -> OnStore | None:
     store, pod = member.store, member.pod
     assert store is not None
     if member.set_aside or member.handed_over is not None:
@@ -89,18 +123,29 @@ def _serve(snapshot: Snapshot, member: Member) -> Move | None:
     if right and member.draining_since is None:
         return None
     return SetWorking(
-        pod=pod.name, uid=pod.uid, uuid=member.uuid, labels=member.claim_labels, why=f"{pod.name} is claimed"
+        pod=pod.name,
+        uid=pod.uid,
+        uuid=member.uuid,
+        labels=member.claim_labels,
+        opens=member.gate is not True,
+        why=f"{pod.name} is claimed",
+        state=pod.version,
     )
 
 
-def _quiet(member: Member, why: str) -> Move | None:
+def _quiet(member: Member, why: str) -> OnStore | None:
     """Send it no sessions; since when is noted for the drain's limit."""
     if member.draining:
         return None
-    return Drain(pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, why=f"{member.pod.name}: {why}")
+    return _drain(member, f"{member.pod.name}: {why}")
 
 
-def _ready(member: Member, why: str) -> Move | None:
+def _drain(member: Member, why: str) -> Drain:
+    pod = member.pod
+    return Drain(pod=pod.name, uid=pod.uid, uuid=member.uuid, why=why, state=pod.version)
+
+
+def _ready(member: Member, why: str) -> OnStore | None:
     """A pod is idle when it is known to have nothing to do."""
     if member.sessions != 0 or member.pipelines != 0:
         return None
@@ -109,15 +154,15 @@ def _ready(member: Member, why: str) -> Move | None:
             pod=member.pod.name,
             uid=member.pod.uid,
             uuid=member.uuid,
-            why="labels of its former user are left",
+            why=f"{member.pod.name}: labels of its former user are left",
+            state=member.pod.version,
         )
     return _phase(member, IDLE, f"{member.pod.name}: {why}")
 
 
-def _clean(snapshot: Snapshot, member: Member) -> Move | None:
+def _clean(snapshot: Snapshot, member: Member) -> OnStore | None:
     if not member.draining or member.draining_since is None:
-        why = f"{member.pod.name} is given back"
-        return Drain(pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, why=why)
+        return _drain(member, f"{member.pod.name} is given back")
     if step := gate(snapshot, member):
         return step  # the next claim takes an open gate for a pod that serves it
     drained_for = (snapshot.now - member.draining_since).total_seconds()
@@ -146,7 +191,15 @@ def _go(member: Member, why: str) -> SetPhase:
 
 def _phase(member: Member, phase: str, why: str) -> SetPhase:
     pod = member.pod
-    return SetPhase(pod=pod.name, uid=pod.uid, uuid=member.uuid, version=pod.version, phase=phase, why=why)
+    return SetPhase(
+        pod=pod.name,
+        uid=pod.uid,
+        uuid=member.uuid,
+        version=pod.version,
+        phase=phase,
+        why=why,
+        state=pod.version,
+    )
 
 
 def returning(member: Member) -> Wait | None:

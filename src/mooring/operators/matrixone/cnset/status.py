@@ -17,6 +17,7 @@ from mooring.operators.matrixone.cnset.autoscale import (
     steps_noted,
 )
 from mooring.operators.matrixone.cnset.inputs import Inputs
+from mooring.operators.matrixone.cnset.moves import Several
 from mooring.operators.matrixone.cnset.pooling import warm
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.conditions import with_condition, with_synced
@@ -63,7 +64,8 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
     if snapshot.view is None and snapshot.replicas:
         text = f"HAKeeper does not answer: {snapshot.error}"
     state = ConditionState(ready, "Serving" if ready else "NotServing", text)
-    notes = [Note(reason=verdict.name, message=verdict.why)] if isinstance(verdict, Move) else []
+    done = verdict.moves if isinstance(verdict, Several) else (verdict,)
+    notes = [Note(reason=one.name, message=one.why) for one in done if isinstance(one, Move)]
     scaled = list(steps_noted(current_of(inputs.spec, before), snapshot.scaling))
     # Another number is recorded before the first pod is made or drained for it: the next look goes on from there.
     return Report(

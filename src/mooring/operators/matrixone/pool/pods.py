@@ -38,6 +38,8 @@ from mooring.operators.matrixone.types import CNClaim, CNClaimSpec
 
 __all__ = ["candidate", "change", "dressing", "given_back"]
 
+SEEN_AFTER: Final = 0.02
+"""Seconds after which this process knows, as a rule, what somebody else changed: claims that come at once want one pod."""
 _OURS: Final = ("matrixorigin.io", "matrixone.cloud", "mooring.dev")
 """Domains of labels by which pods are found and owned: a claim cannot set them."""
 
@@ -119,7 +121,8 @@ async def change(
     try:
         await ctx.client.patch(core.Pod, move.pod, MergePatch(body), namespace=ctx.key.namespace)
     except (Conflict, NotFound) as error:
-        raise StepFailed(f"{move.pod} changed meanwhile; the next look chooses again") from error
+        text = f"{move.pod} changed meanwhile; the next look chooses again"
+        raise StepFailed(text, after=SEEN_AFTER) from error
 
 
 def _ours(key: str) -> bool:

@@ -189,7 +189,7 @@ def set_of(pool: CNPool, replicas: int) -> CNSet:
     template = spec.template or PoolTemplate()
     plain = msgspec.convert(to_dict(template), CNSetSpec)
     overlay, scaling = plain.overlay or Overlay(), plain.scaling_config or ScalingConfig()
-    labels = {**(overlay.pod_labels or {}), **(spec.pod_labels or {}), POOL: pool.metadata.name or ""}
+    labels = _pod_labels(pool)
     return CNSet(
         metadata=meta.ObjectMeta(
             name=pool.metadata.name, namespace=pool.metadata.namespace, labels=labels_of(pool)
@@ -204,6 +204,13 @@ def set_of(pool: CNPool, replicas: int) -> CNSet:
         ),
         deps=spec.deps or CNSetDeps(),
     )
+
+
+def _pod_labels(pool: CNPool) -> dict[str, str]:
+    spec = pool.spec or CNPoolSpec()
+    overlay = spec.template.overlay if spec.template is not None else None
+    given = (overlay.pod_labels if overlay is not None else None) or {}
+    return {**given, **(spec.pod_labels or {}), POOL: pool.metadata.name or ""}
 
 
 def _pool_of(pod: core.Pod) -> list[Key]:
@@ -223,9 +230,7 @@ def _waits(claim: CNClaim, pool: CNPool, pods: Iterable[Candidate]) -> bool:
             return False
     elif mine or spec.pod_name or spec.pool_name not in (None, "", pool.metadata.name):
         return False
-    made = set_of(pool, 0).spec
-    overlay = made.overlay if made is not None else None
-    return selector_of(spec.selector).matches((overlay.pod_labels if overlay is not None else None) or {})
+    return selector_of(spec.selector).matches(_pod_labels(pool))
 
 
 def _leaves(spec: CNClaimSpec, pod: Candidate) -> bool:
