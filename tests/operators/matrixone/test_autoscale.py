@@ -13,7 +13,7 @@ from tests.operators.matrixone.test_cnset_rules import NOW, member
 
 from mooring.actor.verdict import InSync
 from mooring.kube import Client, MergePatch
-from mooring.kube.object import Key, decode, to_dict
+from mooring.kube.object import decode, to_dict
 from mooring.local.api.server import ApiServer
 from mooring.operators.host import apply_crds
 from mooring.operators.matrixone import OPERATOR
@@ -22,7 +22,6 @@ from mooring.operators.matrixone.cnset.autoscale import (
     CONTESTED,
     autoscale_status,
     decided,
-    scaled_by,
     signals_of,
     steps_noted,
 )
@@ -42,6 +41,7 @@ from mooring.operators.matrixone.types import (
 )
 from mooring.operators.matrixone.validate import validate
 from mooring.operators.workload.autoscale import AutoscaleStatus
+from mooring.operators.workload.ownership import SizeOwners
 
 POLICY = {
     "minReplicas": 1,
@@ -182,15 +182,15 @@ async def test_whoever_scales_by_the_subresource_is_found() -> None:
         raw = builders.declared("CNSet", "t", spec__autoscale=POLICY)
         del raw["metadata"]["uid"]
         made = await client.create(decode(raw, CNSet))
-        key = Key(made.metadata.namespace or "", "t")
-        assert await scaled_by(client, CNSet, key) == ""
+        namespace, owners = made.metadata.namespace or "", SizeOwners(client, "replicas")
+        assert await owners.of(made) == ""
         another = Client(server.transport(), field_manager="kube-controller-manager")
         body = MergePatch({"spec": {"replicas": 3}})
-        await another.patch(CNSet, "t", body, namespace=key.namespace, subresource="scale")
-        assert await scaled_by(client, CNSet, key) == "kube-controller-manager"
-        mine = MergePatch({"spec": {"replicas": 2}})
-        await client.patch(CNSet, "t", mine, namespace=key.namespace)
-        assert await scaled_by(client, CNSet, key) == "", "the remedy that the condition names helps"
+        await another.patch(CNSet, "t", body, namespace=namespace, subresource="scale")
+        found = await client.get(CNSet, "t", namespace=namespace)
+        assert await owners.of(found) == "kube-controller-manager"
+        found = await client.patch(CNSet, "t", MergePatch({"spec": {"replicas": 2}}), namespace=namespace)
+        assert await owners.of(found) == "", "the remedy that the condition names helps"
 
 
 def test_why_says_what_the_load_calls_for() -> None:

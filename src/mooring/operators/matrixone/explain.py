@@ -19,7 +19,8 @@ async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:
 
 
 def lines(status: Mapping[str, Any]) -> Iterator[str]:
-    """Roll-outs, what the load calls for, every store that is not in service, and groups that are not ready."""
+    """Roll-outs, what the load calls for, every store that is not in service, and groups that are not ready or
+    that somebody else scales."""
     yield from rolls(status)
     scale = status.get("autoscale") or {}
     if scale.get("desired") is not None:
@@ -39,3 +40,6 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         if not (group.get("ready") and group.get("synced")):
             state = "ready, not as declared" if group.get("ready") else "not ready"
             yield f"Group {group.get('name')}: {state}; see the CNSet"
+        if group.get("scaledBy"):
+            who = f"{group['scaledBy']} set {group.get('replicas')} replicas by the scale subresource"
+            yield f"Group {group.get('name')}: {who}; to take that back, write another number in the group"

@@ -23,11 +23,11 @@ from mooring.actor import (
 )
 from mooring.cache import Transition, rfc3339
 from mooring.kube.errors import Conflict, NotFound
-from mooring.kube.object import Object, to_dict
+from mooring.kube.object import Key, Object, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
 from mooring.operators.matrixone.cnset import moves
-from mooring.operators.matrixone.cnset.autoscale import CONTESTED, scaled_by
+from mooring.operators.matrixone.cnset.autoscale import CONTESTED
 from mooring.operators.matrixone.cnset.inputs import Inputs, snapshot_of
 from mooring.operators.matrixone.cnset.members import due
 from mooring.operators.matrixone.cnset.plan import decide
@@ -66,6 +66,7 @@ from mooring.operators.matrixone.sets import Surroundings, blocked_by, related, 
 from mooring.operators.matrixone.specs import CNSpecs, LogService
 from mooring.operators.matrixone.stateful import KEPT, delete_claim, grow_claim, kept_configs
 from mooring.operators.matrixone.types import CNSet, LogSet
+from mooring.operators.workload.ownership import SizeOwners
 
 __all__ = ["CNSetActor"]
 
@@ -81,9 +82,14 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
 
     def __init__(self, around: Surroundings, *, nodes: bool = True) -> None:
         self._around, self._nodes = around, nodes
+        self._owners = SizeOwners(around.live, "replicas")
         self.related = [*related(CNSet, core.PersistentVolumeClaim)]
         if nodes:
             self.related.append(Related(core.Node, around.on_node, changed=_cordon_changed))
+
+    def forget(self, key: Key) -> None:
+        """Drop what was read of its managedFields."""
+        self._owners.forget(key)
 
     # --- one pass ------------------------------------------------------------------------------------------
 
@@ -131,7 +137,7 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         seen = status is not None and status.observed_generation == ctx.obj.metadata.generation
         if seen and status is not None and not is_true(status.conditions, CONTESTED):
             return ""
-        return await scaled_by(ctx.client.live, CNSet, ctx.key)
+        return await self._owners.of(ctx.obj)
 
     def _cordoned(self, ctx: Context[CNSet], pods: Iterable[core.Pod]) -> frozenset[str]:
         if not self._nodes:

@@ -1,4 +1,4 @@
-"""How many compute nodes a load calls for, from what they say themselves. Pure, but for `scaled_by`.
+"""How many compute nodes a load calls for, from what they say themselves. Pure.
 
 The rules are `mooring.operators.workload.autoscale`. The number in force is in ``status.autoscale.replicas``; the planner
 makes pods for it, and drains those that are too many, as it does for a declared number.
@@ -10,11 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from mooring.actor import Note
-from mooring.kube.client import Client
-from mooring.kube.object import Key, Object
 from mooring.operators.matrixone.cnset.snapshot import Member
 from mooring.operators.matrixone.types import CNSetSpec, CNSetStatus
 from mooring.operators.workload.autoscale import (
@@ -35,7 +31,6 @@ __all__ = [
     "autoscale_status",
     "current_of",
     "decided",
-    "scaled_by",
     "signals_of",
     "steps_noted",
 ]
@@ -112,26 +107,3 @@ def steps_noted(current: int, decision: Decision | None) -> Iterator[Note]:
     if decision is not None and decision.replicas != current:
         text = f"{current} to {decision.replicas} compute nodes: {decision.numbers}"
         yield Note(reason=decision.reason, message=text)
-
-
-class _Entry(msgspec.Struct):
-    manager: str = ""
-    subresource: str = ""
-
-
-class _Metadata(msgspec.Struct):
-    managed: list[_Entry] = msgspec.field(default_factory=list, name="managedFields")
-
-
-class _Owned(msgspec.Struct):
-    metadata: _Metadata
-
-
-async def scaled_by(client: Client, kind: type[Object], key: Key) -> str:
-    """The managers that own fields of an object by its scale subresource, such as an HPA; "" where there are none.
-
-    Asks the API server: managed fields are in no cache.
-    """
-    answer = await client.request("GET", kind.resource.path(namespace=key.namespace, name=key.name))
-    found = msgspec.json.decode(answer.body, type=_Owned)
-    return ", ".join(sorted({one.manager for one in found.metadata.managed if one.subresource == "scale"}))
