@@ -95,6 +95,20 @@ def test_pipelines_can_be_followed_beside_sessions() -> None:
     assert (step.replicas, step.reason) == (3, "ScaleOut")
 
 
+def test_the_cpu_of_the_nodes_can_be_followed_and_its_absence_is_reported() -> None:
+    followed = spec(metrics=[{"type": "cpu", "target": 60}])
+    members = [replace(member(0), cpu=90.0), replace(member(1), cpu=70.0)]
+    step = decided(followed, in_force(2), members, revision="new", now=NOW)
+    assert (step.replicas, step.numbers) == (3, "cpu 80% of 60% calls for 3")
+    blind = [replace(one, cpu=None) for one in members]
+    step = decided(followed, in_force(2), blind, revision="new", now=NOW, cpu_unknown="no metrics-server")
+    status = autoscale_status(followed, in_force(2), step, now=NOW)
+    assert status is not None
+    assert (step.replicas, status.reason, status.message) == (2, "SignalUnknown", "cpu: no metrics-server")
+    [said] = lines({"autoscale": {"replicas": 2, "reason": status.reason, "message": status.message}})
+    assert said == "SignalUnknown: cpu: no metrics-server; while that is so, no compute node is removed"
+
+
 def test_the_number_in_force_counts_not_the_declared_one() -> None:
     members = [member(at, sessions=9) for at in range(2)]
     step = decided(spec(1), in_force(2), members, revision="new", now=NOW)
@@ -219,7 +233,7 @@ def test_a_group_passes_its_policy_on_and_a_change_of_it_rolls_nothing() -> None
     ("change", "field"),
     [
         ({"metrics": []}, "spec.autoscale.metrics"),
-        ({"metrics": [{"type": "cpu", "target": 50}]}, "spec.autoscale.metrics[0].type"),
+        ({"metrics": [{"type": "memory", "target": 50}]}, "spec.autoscale.metrics[0].type"),
         ({"minReplicas": 4}, "spec.autoscale.minReplicas"),
     ],
 )

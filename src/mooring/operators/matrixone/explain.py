@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mooring.kube.client import Client
+from mooring.operators.workload.autoscale import CONTESTED, UNKNOWN
 from mooring.operators.workload.explain import rolls
 
 __all__ = ["explain", "lines"]
@@ -26,6 +27,8 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     if scale.get("desired") is not None:
         nodes = f"{scale['desired']} compute nodes since {scale.get('since')}"
         yield f"The load calls for {nodes}; {scale.get('replicas')} are in force"
+    if scale.get("message") and scale.get("reason") != CONTESTED:
+        yield f"{UNKNOWN}: {scale['message']}; while that is so, no compute node is removed"
     for one in status.get("stores") or ():
         if one.get("state") not in _WELL:
             load = ""

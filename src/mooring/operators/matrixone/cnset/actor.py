@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace as changed
 from datetime import datetime
 from typing import Final
@@ -48,7 +48,7 @@ from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import NO_LOG_SET, dn_set_of, log_set_of, needs_dn_set, needs_log_set
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
 from mooring.operators.matrixone.look import Seen
-from mooring.operators.matrixone.names import CN_LABELS, INPUTS
+from mooring.operators.matrixone.names import CN_LABELS, INPUTS, labels_of
 from mooring.operators.matrixone.pool.labels import (
     CLAIM_LABELS,
     CLAIM_UID,
@@ -65,7 +65,8 @@ from mooring.operators.matrixone.rpc.dial import RpcError
 from mooring.operators.matrixone.sets import Surroundings, blocked_by, related, told
 from mooring.operators.matrixone.specs import CNSpecs, LogService
 from mooring.operators.matrixone.stateful import KEPT, delete_claim, grow_claim, kept_configs
-from mooring.operators.matrixone.types import CNSet, LogSet
+from mooring.operators.matrixone.types import MAIN, CNSet, LogSet
+from mooring.operators.workload.cpu import CPU, CPUReader
 from mooring.operators.workload.ownership import SizeOwners
 
 __all__ = ["CNSetActor"]
@@ -83,13 +84,15 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
     def __init__(self, around: Surroundings, *, nodes: bool = True) -> None:
         self._around, self._nodes = around, nodes
         self._owners = SizeOwners(around.live, "replicas")
+        self._cpu = CPUReader(around.live)
         self.related = [*related(CNSet, core.PersistentVolumeClaim)]
         if nodes:
             self.related.append(Related(core.Node, around.on_node, changed=_cordon_changed))
 
     def forget(self, key: Key) -> None:
-        """Drop what was read of its managedFields."""
+        """Drop what was read of its managedFields and of its CPU."""
         self._owners.forget(key)
+        self._cpu.forget(key)
 
     # --- one pass ------------------------------------------------------------------------------------------
 
@@ -126,7 +129,7 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         )
         if blocked is not None:
             return made
-        made = changed(made, contested=await self._contested(ctx))
+        made = changed(made, contested=await self._contested(ctx), cpu=await self._cpu_of(ctx, pods))
         return changed(made, revision=_specs(made, cn_set).inputs())
 
     async def _contested(self, ctx: Context[CNSet]) -> str:
@@ -138,6 +141,14 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         if seen and status is not None and not is_true(status.conditions, CONTESTED):
             return ""
         return await self._owners.of(ctx.obj)
+
+    async def _cpu_of(self, ctx: Context[CNSet], pods: Sequence[core.Pod]) -> CPU:
+        """Of the pods, where the set follows it."""
+        scale = ctx.obj.spec.autoscale if ctx.obj.spec is not None else None
+        if scale is None or all(one.type != "cpu" for one in scale.metrics):
+            return CPU()
+        selector = ",".join(f"{name}={value}" for name, value in sorted(labels_of(ctx.obj).items()))
+        return await self._cpu.of(ctx.key, pods, selector=selector, container=MAIN, now=ctx.now())
 
     def _cordoned(self, ctx: Context[CNSet], pods: Iterable[core.Pod]) -> frozenset[str]:
         if not self._nodes:
