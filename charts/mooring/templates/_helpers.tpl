@@ -275,6 +275,12 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [pods/exec]
   verbs: [get, create]
 {{- end }}
+{{- if and (or (has "mysql" $names) (has "matrixone" $names)) .Values.rbac.cpuMetrics }}
+# What servers use of their CPU request, where autoscale follows that.
+- apiGroups: [metrics.k8s.io]
+  resources: [pods]
+  verbs: [list]
+{{- end }}
 {{- if has "redis-cluster" $names }}
 # Whether HarmonyCloud's operator runs: its lock.
 - apiGroups: [""]

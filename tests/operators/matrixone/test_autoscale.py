@@ -13,7 +13,7 @@ from tests.operators.matrixone.test_cnset_rules import NOW, member
 
 from mooring.actor.verdict import InSync
 from mooring.kube import Client, MergePatch
-from mooring.kube.object import Key, decode, to_dict
+from mooring.kube.object import decode, to_dict
 from mooring.local.api.server import ApiServer
 from mooring.operators.host import apply_crds
 from mooring.operators.matrixone import OPERATOR
@@ -22,7 +22,6 @@ from mooring.operators.matrixone.cnset.autoscale import (
     CONTESTED,
     autoscale_status,
     decided,
-    scaled_by,
     signals_of,
     steps_noted,
 )
@@ -42,6 +41,7 @@ from mooring.operators.matrixone.types import (
 )
 from mooring.operators.matrixone.validate import validate
 from mooring.operators.workload.autoscale import AutoscaleStatus
+from mooring.operators.workload.ownership import SizeOwners
 
 POLICY = {
     "minReplicas": 1,
@@ -93,6 +93,20 @@ def test_pipelines_can_be_followed_beside_sessions() -> None:
     scale = spec(metrics=both)
     step = decided(scale, CNSetStatus(), [member(0, sessions=1, pipelines=5)], revision="new", now=NOW)
     assert (step.replicas, step.reason) == (3, "ScaleOut")
+
+
+def test_the_cpu_of_the_nodes_can_be_followed_and_its_absence_is_reported() -> None:
+    followed = spec(metrics=[{"type": "cpu", "target": 60}])
+    members = [replace(member(0), cpu=90.0), replace(member(1), cpu=70.0)]
+    step = decided(followed, in_force(2), members, revision="new", now=NOW)
+    assert (step.replicas, step.numbers) == (3, "cpu 80% of 60% calls for 3")
+    blind = [replace(one, cpu=None) for one in members]
+    step = decided(followed, in_force(2), blind, revision="new", now=NOW, cpu_unknown="no metrics-server")
+    status = autoscale_status(followed, in_force(2), step, now=NOW)
+    assert status is not None
+    assert (step.replicas, status.reason, status.message) == (2, "SignalUnknown", "cpu: no metrics-server")
+    [said] = lines({"autoscale": {"replicas": 2, "reason": status.reason, "message": status.message}})
+    assert said == "SignalUnknown: cpu: no metrics-server; while that is so, no compute node is removed"
 
 
 def test_the_number_in_force_counts_not_the_declared_one() -> None:
@@ -182,15 +196,15 @@ async def test_whoever_scales_by_the_subresource_is_found() -> None:
         raw = builders.declared("CNSet", "t", spec__autoscale=POLICY)
         del raw["metadata"]["uid"]
         made = await client.create(decode(raw, CNSet))
-        key = Key(made.metadata.namespace or "", "t")
-        assert await scaled_by(client, CNSet, key) == ""
+        namespace, owners = made.metadata.namespace or "", SizeOwners(client, "replicas")
+        assert await owners.of(made) == ""
         another = Client(server.transport(), field_manager="kube-controller-manager")
         body = MergePatch({"spec": {"replicas": 3}})
-        await another.patch(CNSet, "t", body, namespace=key.namespace, subresource="scale")
-        assert await scaled_by(client, CNSet, key) == "kube-controller-manager"
-        mine = MergePatch({"spec": {"replicas": 2}})
-        await client.patch(CNSet, "t", mine, namespace=key.namespace)
-        assert await scaled_by(client, CNSet, key) == "", "the remedy that the condition names helps"
+        await another.patch(CNSet, "t", body, namespace=namespace, subresource="scale")
+        found = await client.get(CNSet, "t", namespace=namespace)
+        assert await owners.of(found) == "kube-controller-manager"
+        found = await client.patch(CNSet, "t", MergePatch({"spec": {"replicas": 2}}), namespace=namespace)
+        assert await owners.of(found) == "", "the remedy that the condition names helps"
 
 
 def test_why_says_what_the_load_calls_for() -> None:
@@ -219,7 +233,7 @@ def test_a_group_passes_its_policy_on_and_a_change_of_it_rolls_nothing() -> None
     ("change", "field"),
     [
         ({"metrics": []}, "spec.autoscale.metrics"),
-        ({"metrics": [{"type": "cpu", "target": 50}]}, "spec.autoscale.metrics[0].type"),
+        ({"metrics": [{"type": "memory", "target": 50}]}, "spec.autoscale.metrics[0].type"),
         ({"minReplicas": 4}, "spec.autoscale.minReplicas"),
     ],
 )

@@ -20,7 +20,7 @@ from mooring.objectstore import Corrupt, Store
 from mooring.operators.backup.agent import Result
 from mooring.operators.matrixone.backup import agent, catalog, scratch
 from mooring.operators.matrixone.backup.contents import inspect, unpacked
-from mooring.operators.matrixone.backup.places import DONE, MARK, within
+from mooring.operators.matrixone.backup.places import DONE, MARK, scratch_of, within
 from mooring.operators.matrixone.backup.request import Request
 from mooring.operators.matrixone.types import SharedStorageProvider
 
@@ -288,7 +288,8 @@ async def tried_out(pod: Pod, root: Path, *, server: str = "exit 1", place: str 
         one.mkdir()
     for name in ("username", "password"):
         (login / name).write_text("x")
-    storage = within(pod.path("backups"), f"{COPY}/1")
+    copy = scratch_of(place)
+    storage = within(pod.path("backups"), f"{copy}/1")
     for name, text in scratch.files(storage).items():
         (conf / name).write_text(text.replace("scratch=/var/lib/matrixone", f"scratch={root}"))
     program = root / "server"
@@ -307,7 +308,7 @@ async def tried_out(pod: Pod, root: Path, *, server: str = "exit 1", place: str 
         root=pod.path("backups"),
         places=[place],
         target=storage,
-        scratch=COPY,
+        scratch=copy,
         host="127.0.0.1",
         port=1,
         login="login",

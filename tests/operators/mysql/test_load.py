@@ -20,6 +20,7 @@ from mooring.operators.mysql.snapshot import Scaling
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterSpec, MySQLClusterStatus, size_of
 from mooring.operators.mysql.validate import validate
 from mooring.operators.workload.autoscale import AutoscaleMetric, AutoscaleSpec, AutoscaleStatus, Policy
+from mooring.operators.workload.cpu import CPU
 
 KEY = Key("default", "demo")
 AT_ONCE = Policy(minimum=2, maximum=5, up_after_s=0, down_after_s=0, aside=1)
@@ -61,6 +62,18 @@ def test_every_metric_is_an_average_of_the_replicas(target: Mapping[str, float],
     decided = load.decision(scene.snapshot)
     assert decided is not None
     assert decided.replicas == servers
+
+
+def test_the_cpu_of_the_replicas_counts_and_what_is_not_measured_holds_back() -> None:
+    scene = busy(CPU=50.0).see(cpu=CPU(percent={"demo-0": 900.0, "demo-1": 90.0, "demo-2": 60.0}))
+    decided = load.decision(scene.snapshot)
+    assert decided is not None
+    assert (decided.replicas, decided.numbers) == (4, "CPU 75% of 50% calls for 4")
+    for cpu in (CPU(percent={"demo-1": 1.0}), CPU(why="metrics.k8s.io is not served"), None):
+        decided = load.decision(scene.see(cpu=cpu).snapshot)
+        assert decided is not None
+        assert (decided.replicas, decided.reason) == (3, "SignalUnknown")
+        assert decided.unknown == (f"CPU: {cpu.why}" if cpu is not None and cpu.why else "")
 
 
 def test_a_server_without_a_rate_makes_its_metric_unknown() -> None:
@@ -188,5 +201,6 @@ def test_rates_come_from_two_measurements_of_one_process(monkeypatch: pytest.Mon
 def test_why_says_what_the_policy_waits_for() -> None:
     wish = {"replicas": 3, "desired": 5, "since": "2026-01-01T12:00:00Z", "reason": "ScaleOut"}
     assert any("calls for 5 instead of 3 since" in line for line in lines({"autoscale": wish}))
-    unknown = {"reason": "LoadUnknown", "message": "no replica answers"}
-    assert "LoadUnknown: no replica answers" in list(lines({"autoscale": unknown}))
+    unknown = {"reason": "SignalUnknown", "message": "CPU: metrics.k8s.io is not served"}
+    [said] = [one for one in lines({"autoscale": unknown}) if one.startswith("SignalUnknown: CPU: ")]
+    assert said.endswith("no server is removed")

@@ -1,12 +1,12 @@
 """Which backups a retention lets go. Pure.
 
-Never the newest good one, nor the newest verified one; what cannot be told stays. Failed ones do not count as backups:
+Never the newest good one, nor the newest verified one, nor one that a kept one builds on; what cannot be told stays. Failed ones do not count as backups:
 they go once a later one succeeded, since their reason is of no use then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -40,6 +40,8 @@ class Kept:
     verified: bool = False
     held: bool = False
     """Something else needs it: a restore that runs, a point in time that is kept, or a person."""
+    base: str = ""
+    """The backup that this one builds on; it stays as long as this one."""
 
 
 def outdated(backups: Collection[Kept], policy: Policy, *, now: datetime) -> list[str]:
@@ -57,7 +59,17 @@ def outdated(backups: Collection[Kept], policy: Policy, *, now: datetime) -> lis
         keep |= {one.name for one in good if one.at >= since}
     failed = [one for one in newest if one.failed]
     keep |= _first(failed, policy.failed)
+    keep |= _below(keep, {one.name: one.base for one in newest if one.base})
     return [one.name for one in reversed(newest) if one.name not in keep]
+
+
+def _below(names: Iterable[str], bases: Mapping[str, str]) -> set[str]:
+    """All that these build on, by the base of each."""
+    found: set[str] = set()
+    for name in names:
+        while (name := bases.get(name, "")) and name not in found:
+            found.add(name)
+    return found
 
 
 def _first(ordered: Sequence[Kept], count: int) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mooring.kube.client import Client
+from mooring.operators.workload.autoscale import CONTESTED, UNKNOWN
 from mooring.operators.workload.explain import rolls
 
 __all__ = ["explain", "lines"]
@@ -19,12 +20,15 @@ async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:
 
 
 def lines(status: Mapping[str, Any]) -> Iterator[str]:
-    """Roll-outs, what the load calls for, every store that is not in service, and groups that are not ready."""
+    """Roll-outs, what the load calls for, every store that is not in service, and groups that are not ready or
+    that somebody else scales."""
     yield from rolls(status)
     scale = status.get("autoscale") or {}
     if scale.get("desired") is not None:
         nodes = f"{scale['desired']} compute nodes since {scale.get('since')}"
         yield f"The load calls for {nodes}; {scale.get('replicas')} are in force"
+    if scale.get("message") and scale.get("reason") != CONTESTED:
+        yield f"{UNKNOWN}: {scale['message']}; while that is so, no compute node is removed"
     for one in status.get("stores") or ():
         if one.get("state") not in _WELL:
             load = ""
@@ -39,3 +43,6 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         if not (group.get("ready") and group.get("synced")):
             state = "ready, not as declared" if group.get("ready") else "not ready"
             yield f"Group {group.get('name')}: {state}; see the CNSet"
+        if group.get("scaledBy"):
+            who = f"{group['scaledBy']} set {group.get('replicas')} replicas by the scale subresource"
+            yield f"Group {group.get('name')}: {who}; to take that back, write another number in the group"

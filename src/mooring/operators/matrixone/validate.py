@@ -527,6 +527,11 @@ def _backup_job(obj: BackupJob) -> Faults:
     if spec.overlay is not None:
         yield from _overlay("spec.overlay", spec.overlay)
     if (schedule := spec.schedule) is not None:
+        if spec.incremental_from:
+            yield Problem(
+                "spec.incrementalFrom",
+                "cannot be set with a schedule, which chooses it for each run; remove it, and set schedule.fullEvery",
+            )
         zone = schedule.time_zone or "UTC"
         if wrong := zone_problem(zone):
             yield Problem("spec.schedule.timeZone", wrong)

@@ -29,7 +29,7 @@ from mooring.operators.mysql.backup.restore import MySQLRestores
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
 from mooring.operators.mysql.moves import DatabaseMove, Follow, Record, Tune
-from mooring.operators.mysql.names import MANAGED_SELECTOR, cluster_of
+from mooring.operators.mysql.names import COMPONENT, MANAGED_SELECTOR, cluster_of, selector
 from mooring.operators.mysql.plan import decide
 from mooring.operators.mysql.servers import Databases, Servers
 from mooring.operators.mysql.snapshot import Snapshot
@@ -37,6 +37,7 @@ from mooring.operators.mysql.status import after_failure, after_step, first_of, 
 from mooring.operators.mysql.trial import is_trial, with_trial
 from mooring.operators.mysql.tuning import after as tuned
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
+from mooring.operators.workload.cpu import CPU, CPUReader
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.ownership import SizeOwners
 from mooring.operators.workload.scope import Scoped
@@ -80,6 +81,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self.archivers = Archivers(manager, lambda key: self.wake(key))
         self._hindered = effects.Hindered()
         self._owners = SizeOwners(manager.client.live, "size")
+        self._cpu = CPUReader(manager.client.live)
         self._refusals = Refusals()
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self.related = [
@@ -108,6 +110,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self.archivers.forget(key)
         self._hindered.clear(key)
         self._owners.forget(key)
+        self._cpu.forget(key)
         self._refusals.clear(key)
         self._metrics.forget(key)
 
@@ -145,14 +148,21 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         not rest on an older one: that of a process that led before, and was held up.
         """
         snapshot = await self.databases.look(ctx.key, inputs, now=ctx.now)
-        if snapshot.wanted.scaling is not None:
-            owner = await self._owners.of(ctx.obj)
-            snapshot = replace(snapshot, observed=replace(snapshot.observed, size_owner=owner))
+        if (scaling := snapshot.wanted.scaling) is not None:
+            observed = replace(snapshot.observed, size_owner=await self._owners.of(ctx.obj))
+            if observed.reads is not None and "CPU" in scaling.targets:
+                observed = replace(observed, cpu=await self._cpu_of(ctx))
+            snapshot = replace(snapshot, observed=observed)
         live = ctx.client.find(self.kind, ctx.key.name, namespace=ctx.key.namespace)
         if live is not None and roots_of(live.status or MySQLClusterStatus()) != roots_of(snapshot.status):
             message = f"the status of {ctx.key} was written while its servers were asked"
             raise Conflict(message, status=409, reason="Conflict")
         return snapshot
+
+    async def _cpu_of(self, ctx: Context[MySQLCluster]) -> CPU:
+        pods = [one for one in self._pods.of(ctx.key) if not (is_trial(one) or is_archiver(one))]
+        chosen = selector(ctx.key.name)
+        return await self._cpu.of(ctx.key, pods, selector=chosen, container=COMPONENT, now=ctx.now())
 
     def plan(self, snapshot: Snapshot) -> Verdict:
         """See `plan`."""

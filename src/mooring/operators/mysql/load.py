@@ -27,6 +27,7 @@ from mooring.operators.workload.autoscale import (
     remembered,
     wish_of,
 )
+from mooring.operators.workload.cpu import CPU
 
 __all__ = ["Reads", "decision", "follow", "look_again", "ownership", "shown"]
 
@@ -138,7 +139,7 @@ def _signal(snapshot: Snapshot, name: str, target: float) -> Signal:
     replicas = snapshot.replicas
     rates = snapshot.observed.reads or {}
     values: list[float | None]
-    unit = ""
+    unit, why = "", ""
     if name == "Connections":
         values = [float(_clients(it)) for _, it in replicas]
     elif name == "ConnectionsPercent":
@@ -146,12 +147,15 @@ def _signal(snapshot: Snapshot, name: str, target: float) -> Signal:
         values = [
             100 * _clients(it) / it.max_connections if it.max_connections else None for _, it in replicas
         ]
+    elif name == "CPU":
+        unit, cpu = "%", snapshot.observed.cpu or CPU()
+        values, why = [cpu.percent.get(one.name) for one, _ in replicas], cpu.why
     else:
         unit = "/s"
         values = [rates.get(one.name) for one, _ in replicas]
     known = [one for one in values if one is not None]
     complete = known and len(known) == snapshot.wanted.size - 1
-    return Signal(name, sum(known) / len(known) if complete else None, target, unit)
+    return Signal(name, sum(known) / len(known) if complete else None, target, unit, why)
 
 
 def _clients(server: Server) -> int:

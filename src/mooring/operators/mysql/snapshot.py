@@ -13,6 +13,7 @@ from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.topology import Flavor, Member, Server, Topology
 from mooring.operators.mysql.types import MySQLClusterStatus, Operation, Recorded
 from mooring.operators.workload.autoscale import Policy
+from mooring.operators.workload.cpu import CPU
 from mooring.operators.workload.rollout import SetState
 
 __all__ = ["ALIVE", "Observed", "Scaling", "Snapshot", "Trial", "Wanted"]
@@ -102,6 +103,8 @@ class Observed:
     """Seconds the recorded primary has not answered, as this process saw it."""
     reads: Mapping[str, float] | None = None
     """SELECTs a second of each server since the last measurement; ``None`` where no measurement is due."""
+    cpu: CPU | None = None
+    """CPU of the servers, where the load is to decide by it and a measurement is due."""
     size_owner: str = ""
     """Who sets spec.size by the scale subresource, where the load is to decide; "" for nobody."""
 

@@ -58,7 +58,7 @@ __all__ = [
 DEFAULT_IMAGE: Final = "mariadb:10.11"
 RESERVED_USERS: Final = ("root", "mysql", "mariadb.sys", OPERATOR_USER, REPLICATION, MONITOR, BACKUP)
 """Accounts that nobody declares: the servers' and the operator's own."""
-AUTOSCALE_TYPES: Final = ("Connections", "ConnectionsPercent", "ReadsPerSecond")
+AUTOSCALE_TYPES: Final = ("Connections", "ConnectionsPercent", "ReadsPerSecond", "CPU")
 """What can be measured: averages of the replicas, see docs/mysql.md."""
 LEAST_BY_LOAD: Final = 2
 """Servers at least while the load decides: the primary, and one replica whose load is measured."""
@@ -308,7 +308,7 @@ class MySQLClusterSpec(Part, frozen=True, kw_only=True):
         AutoscaleSpec | None,
         F(
             "The load of the replicas chooses the number of servers, in place of size. Metrics: Connections, "
-            "ConnectionsPercent or ReadsPerSecond."
+            "ConnectionsPercent, ReadsPerSecond, or CPU in percent of its request (needs metrics-server)."
         ),
     ] = None
     image: Annotated[str | None, F("A MariaDB or MySQL image.", default=DEFAULT_IMAGE, max_length=500)] = None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -28,6 +28,7 @@ __all__ = [
     "DOWN_AFTER",
     "METRICS_PERIOD",
     "TOLERANCE",
+    "UNKNOWN",
     "UP_AFTER",
     "AutoscaleDirection",
     "AutoscaleMetric",
@@ -56,6 +57,8 @@ DOWN_AFTER: Final = 300
 """Seconds for which fewer replicas must be proposed, where nothing is declared."""
 METRICS_PERIOD: Final = 15.0
 """Seconds between two measurements, unless a window is shorter."""
+UNKNOWN: Final = "SignalUnknown"
+"""Reason in status while a signal cannot be measured until somebody acts."""
 CONTESTED: Final = "AutoscaleContested"
 """Reason in status while another one than the policy sets the size."""
 _SHORTEST: Final = 2.0
@@ -76,6 +79,8 @@ class Signal:
     value: float | None
     target: float
     unit: str = ""
+    why: str = ""
+    """Why it stays unknown until somebody acts, with the remedy; "" for what passes by itself."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,8 @@ class Decision:
     reason: str
     numbers: str
     after: float | None = None
+    unknown: str = ""
+    """Why a signal stays unknown until somebody acts."""
 
 
 def decide(
@@ -137,6 +144,14 @@ def decide(
     ``current`` is the number in force; ``wish`` is that of the last decision. ``keep`` says why no replica may be removed
     now, and is empty where one may. No signals at all propose nothing.
     """
+    decision = _decide(current, policy, signals, wish, now, keep=keep)
+    why = "; ".join(f"{one.name}: {one.why}" for one in signals if one.value is None and one.why)
+    return replace(decision, unknown=why)
+
+
+def _decide(
+    current: int, policy: Policy, signals: Sequence[Signal], wish: Wish | None, now: datetime, *, keep: str
+) -> Decision:
     numbers = "; ".join(_in_words(signal, current, policy) for signal in signals) or "no signals"
     if current < policy.minimum:
         return Decision(policy.minimum, None, "BelowMinimum", numbers)
@@ -155,11 +170,11 @@ def _desired(current: int, policy: Policy, signals: Sequence[Signal]) -> tuple[i
     known = [_proposal(signal, current, policy) for signal in signals if signal.value is not None]
     proposed = max(known, default=current)
     if proposed < current and len(known) < len(signals):
-        return current, "SignalUnknown"
+        return current, UNKNOWN
     desired = min(max(proposed, policy.minimum), policy.maximum)
     if desired == current and proposed != current:
         return current, "AtMaximum" if proposed > current else "AtMinimum"
-    return desired, "AtTarget" if known or not signals else "SignalUnknown"
+    return desired, "AtTarget" if known or not signals else UNKNOWN
 
 
 def _proposal(signal: Signal, current: int, policy: Policy) -> int:
@@ -363,7 +378,8 @@ def remembered(
         replicas=decision.replicas,
         desired=wish.desired if wish else None,
         since=_second(wish.since) if wish else None,
-        reason=wish.reason if wish else None,
+        reason=wish.reason if wish else UNKNOWN if decision.unknown else None,
+        message=decision.unknown or None,
         last_scale_time=_second(now) if changed else before.last_scale_time,
     )
 

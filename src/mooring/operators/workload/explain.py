@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mooring.operators.workload.autoscale import CONTESTED
+from mooring.operators.workload.autoscale import CONTESTED, UNKNOWN
 
 __all__ = ["autoscaling", "configuration", "password", "rolls"]
 
@@ -33,9 +33,9 @@ def autoscaling(status: Mapping[str, Any]) -> Iterator[str]:
             f"The load calls for {found['desired']} instead of {found.get('replicas')} since {found.get('since')} "
             f"({found.get('reason')}); it is carried out once that held for its stabilizationSeconds"
         )
-    elif found.get("message") and found.get("reason") != CONTESTED:
-        yield f"{found.get('reason')}: {found['message']}"
-    elif found.get("replicas") is not None and not found.get("reason"):
+    if found.get("message") and found.get("reason") != CONTESTED:
+        yield f"{UNKNOWN}: {found['message']}; while that is so, no server is removed"
+    elif found.get("desired") is None and found.get("replicas") is not None and not found.get("reason"):
         yield f"The load decides the number: {found['replicas']}{_since(found)}"
 
 

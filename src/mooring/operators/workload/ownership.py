@@ -52,3 +52,9 @@ class SizeOwners:
     def forget(self, key: Key) -> None:
         """The object is gone, or another process manages it."""
         self._known.pop(key, None)
+
+    def forget_below(self, key: Key) -> None:
+        """The same for the objects that are called ``NAME-...`` after this one."""
+        for one in [one for one in self._known if one.namespace == key.namespace]:
+            if one.name.startswith(f"{key.name}-"):
+                del self._known[one]

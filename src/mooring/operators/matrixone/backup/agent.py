@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -43,6 +44,15 @@ from mooring.operators.backup.manifest import (
     encode_manifest,
 )
 from mooring.operators.matrixone.backup import catalog
+from mooring.operators.matrixone.backup.chain import (
+    FULL_BECAUSE,
+    Broken,
+    Held,
+    based_on,
+    chain_of,
+    held_below,
+    stands,
+)
 from mooring.operators.matrixone.backup.contents import Contents, inspect
 from mooring.operators.matrixone.backup.places import (
     DONE,
@@ -154,8 +164,7 @@ async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
         await _clean(store, place, clock)
         began = clock.now()
         try:
-            tables = await _execute(request, place, secrets)
-            found = await inspect(store, place, blocks=request.root.s3 is None)
+            found, facts = await _written(request, store, place, secrets)
             manifest = Manifest(
                 id=place.rpartition("/")[2],
                 operator="matrixone",
@@ -165,7 +174,7 @@ async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
                 began=began,
                 finished=clock.now(),
                 parts=list(found.parts),
-                facts={**found.facts, **tables},
+                facts={**found.facts, **facts},
             )
             await store.create(f"{place}/{MANIFEST}", encode_manifest(manifest))
         except BaseException:
@@ -176,11 +185,36 @@ async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
     return _result(manifest, place)
 
 
-async def _execute(request: Request, place: str, secrets: Path) -> dict[str, str]:
+async def _written(
+    request: Request, store: Store, place: str, secrets: Path
+) -> tuple[Contents, dict[str, str]]:
+    """Have it written, and read it: on top of its base, or in full where that cannot be; with its further facts."""
+    blocks, why = request.root.s3 is None, request.full_because
+    if request.base:
+        try:
+            links = await chain_of(store, request.base)
+            facts = await _execute(request, place, secrets, since=await stands(store, links))
+            found = await inspect(store, place, blocks=blocks)
+            held_below(links, found.borrowed)
+            if found.facts.get("version") != links[0].manifest.facts.get("version"):
+                raise Broken(f"the backup {links[0].manifest.id} was made by another version of the server")
+            return found, {**facts, **based_on(links[0])}
+        except (Broken, Refused) as error:
+            if isinstance(error, Refused) and error.reason != "BackupRefused":
+                raise
+            why = str(error)
+        await delete(store, prefixes=[place])
+    facts = await _execute(request, place, secrets)
+    found = await inspect(store, place, blocks=blocks)
+    return found, {**facts, FULL_BECAUSE: why[:300]} if why else facts
+
+
+async def _execute(request: Request, place: str, secrets: Path, *, since: str = "") -> dict[str, str]:
     """Have the server write the backup, which may take hours; the tables that are in it, as `catalog.facts_of` has them."""
     location, keys = within(request.root, place), _keys(request.root, secrets)
     try:
-        text = backup_statement(place.rpartition("/")[2], location, keys, parallelism=request.parallelism)
+        identity = place.rpartition("/")[2]
+        text = backup_statement(identity, location, keys, parallelism=request.parallelism, since=since)
     except StatementError as error:
         raise Refused("TargetInvalid", str(error), remedy="correct spec.target or its Secret") from None
     where = f"{request.host}:{request.port}"
@@ -289,38 +323,46 @@ async def _restore(request: Request, secrets: Path, clock: Clock) -> Result:
         mark = _Mark(owner=request.owner, backup=place)
         if (done := await _read(into, DONE)) is not None:
             return await _done_before(source, place, done, mark, target)
-        contents = await _verified(source, request.root, place)
-        wanted = _wanted(contents, target)
+        whole = await _verified(source, request.root, place)
+        wanted = _wanted(whole, target)
         await _take(into, mark, wanted, target)
-        await _fill(source, place, into, wanted)
+        await _fill(source, into, wanted)
         await into.create(DONE, msgspec.json.encode(mark))
     return Result(
         ok=True,
-        size=sum(part.size for part in wanted.values()),
+        size=sum(one.part.size for one in wanted.values()),
         objects=len(wanted),
-        facts=_short(contents.facts),
+        facts=_short(whole.facts),
     )
 
 
-def _wanted(contents: Contents, target: SharedStorageProvider) -> dict[str, StoredPart]:
+@dataclass(frozen=True, kw_only=True)
+class _Whole:
+    """All objects of a backup, those of its chain among them."""
+
+    objects: Sequence[Held]
+    facts: Mapping[str, str]
+
+
+def _wanted(whole: _Whole, target: SharedStorageProvider) -> dict[str, Held]:
     """What of a backup a cluster needs, by its name in the cluster's path."""
     return {
-        name: part
-        for part in contents.parts
-        if (name := restored_name(part.name, bucket=target.s3 is not None))
+        name: one
+        for one in whole.objects
+        if (name := restored_name(one.part.name, bucket=target.s3 is not None))
     }
 
 
-async def _fill(source: Store, place: str, into: Store, wanted: Mapping[str, StoredPart]) -> None:
+async def _fill(source: Store, into: Store, wanted: Mapping[str, Held]) -> None:
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def copy(name: str, part: StoredPart) -> None:
+    async def copy(name: str, one: Held) -> None:
         async with limit:
-            await _copy(source, _named(place, part.name), into, name, part)
+            await _copy(source, _named(one.place, one.part.name), into, name, one.part)
 
     async with asyncio.TaskGroup() as group:
-        for name, part in wanted.items():
-            group.create_task(copy(name, part))
+        for name, one in wanted.items():
+            group.create_task(copy(name, one))
 
 
 async def _done_before(
@@ -359,8 +401,8 @@ async def _take(
                 raise _in_use(target)
 
 
-async def _verified(source: Store, root: SharedStorageProvider, place: str) -> Contents:
-    """All of a backup, read and compared before a single byte of it is written anywhere."""
+async def _verified(source: Store, root: SharedStorageProvider, place: str) -> _Whole:
+    """All of a backup and of its chain, read and compared before a single byte of it is written anywhere."""
     try:
         manifest = await _manifest(source, place)
     except ManifestError as error:
@@ -372,7 +414,10 @@ async def _verified(source: Store, root: SharedStorageProvider, place: str) -> C
                 f"there is no complete backup at {place} in {source!r}",
                 remedy="correct the location, or use another backup",
             )
-        return found  # made by other tools: the server's own lists have to do
+        if found.borrowed:
+            raise _chain_broken("it is incremental, and no manifest names its base")
+        # Made by other tools: the server's own lists have to do.
+        return _Whole(objects=[Held(place=place, part=part) for part in found.parts], facts=found.facts)
     have = {part.name: part for part in found.parts}
     for part in manifest.parts:
         if part.name not in have or have[part.name].sha256 != part.sha256:
@@ -380,7 +425,47 @@ async def _verified(source: Store, root: SharedStorageProvider, place: str) -> C
                 f"{part.name} of the backup {manifest.id} is not what its manifest says",
                 remedy="use another backup; this one was changed in the store",
             )
-    return Contents(parts=manifest.parts, facts=manifest.facts)
+    try:
+        links = await chain_of(source, place)
+        below = held_below(links[1:], found.borrowed)
+    except Broken as error:
+        raise _chain_broken(str(error)) from None
+    await _compared(source, below)
+    mine = [Held(place=place, part=part) for part in manifest.parts]
+    return _Whole(objects=[*mine, *below.values()], facts=manifest.facts)
+
+
+async def _compared(source: Store, below: Mapping[str, Held]) -> None:
+    """Read the objects of earlier backups; raises `Corrupt` with the object and the backup."""
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def compare(one: Held) -> None:
+        digest = hashlib.sha256()
+        identity = one.place.rpartition("/")[2]
+        async with limit:
+            try:
+                async with aclosing(source.download(_named(one.place, one.part.name))) as data:
+                    async for piece in data:
+                        digest.update(piece)
+            except NotFound:
+                raise _chain_broken(f"{one.part.name} of the backup {identity} is gone") from None
+        if digest.hexdigest() != one.part.sha256:
+            raise Corrupt(
+                f"{one.part.name} of the backup {identity} is not what its manifest says",
+                remedy="use a full backup, or one that does not build on it; this one was changed in the store",
+            )
+
+    async with asyncio.TaskGroup() as group:
+        for one in below.values():
+            group.create_task(compare(one))
+
+
+def _chain_broken(what: str) -> Refused:
+    return Refused(
+        "ChainBroken",
+        f"the backup cannot be restored: {what}",
+        remedy="use a full backup, or one whose chain is whole",
+    )
 
 
 async def _copy(source: Store, name: str, into: Store, to: str, part: StoredPart) -> None:
@@ -446,23 +531,23 @@ async def _verify(request: Request, secrets: Path, run: Path) -> Result:
 async def _tried(request: Request, secrets: Path, source: Store, beside: Beside) -> Result:
     place, target = request.places[-1], request.target
     assert target is not None
-    contents = await _verified(source, request.root, place)
+    whole = await _verified(source, request.root, place)
     await delete(source, prefixes=[request.scratch])
-    wanted = _wanted(contents, target)
+    wanted = _wanted(whole, target)
     async with _opened(target, secrets, make=True) as into:
-        await _fill(source, place, into, wanted)
+        await _fill(source, into, wanted)
     (beside.run / GO).touch()
     try:
-        said = await _checked(request, secrets, beside, contents.facts)
+        said = await _checked(request, secrets, beside, whole.facts)
     except DataFailed as error:
         raise Refused("ServerEnded", str(error), remedy="see the log of its container", again=True) from None
     except catalog.Differs as error:
         raise Refused(error.reason, str(error), remedy="make another backup", again=error.again) from None
     return Result(
         ok=True,
-        size=sum(part.size for part in wanted.values()),
+        size=sum(one.part.size for one in wanted.values()),
         objects=len(wanted),
-        facts={"checked": said, "position": contents.facts.get("position", "")},
+        facts={"checked": said, "position": whole.facts.get("position", "")},
     )
 
 

@@ -11,7 +11,7 @@ from mooring.operators.backup.retention import Kept, Policy, outdated
 from mooring.operators.backup.schedule import due
 from mooring.operators.matrixone.types import JobSchedule
 
-__all__ = ["CalendarSnapshot", "Prune", "StartRun", "decide", "policy_of", "run_name"]
+__all__ = ["CalendarSnapshot", "Prune", "StartRun", "decide", "next_base", "policy_of", "run_name"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,8 @@ class StartRun(Move):
     at: datetime
     missed: int
     following: datetime | None
+    base: str = ""
+    """The Backup that it builds on; "" for a full one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +69,30 @@ def decide(snapshot: CalendarSnapshot) -> Verdict:
             at=found.now,
             missed=found.missed,
             following=found.following,
+            base=next_base(snapshot.backups, schedule.full_every or 1),
             why=f"{found.now:%Y-%m-%d %H:%M} is due",
         )
     left = (found.following - now).total_seconds() if found.following is not None else None
     return InSync("the next run is awaited", again=left)
+
+
+def next_base(backups: Sequence[Kept], full_every: int) -> str:
+    """The backup that the next one builds on; "" where that has to be a full one.
+
+    The next one is full where enough incremental ones are in a row, where the newest one is damaged, and where one of the
+    chain is gone or damaged.
+    """
+    by_name = {one.name: one for one in backups}
+    newest = max(backups, key=lambda one: (one.at, one.name), default=None)
+    if full_every <= 1 or newest is None or not newest.good:
+        return ""
+    one, length = newest, 1
+    while one.base:
+        below = by_name.get(one.base)
+        if below is None or not below.good or length >= len(backups):
+            return ""
+        one, length = below, length + 1
+    return newest.name if length < full_every else ""
 
 
 def policy_of(schedule: JobSchedule) -> Policy:

@@ -38,6 +38,8 @@ class Contents:
     """A whole backup."""
 
     parts: Sequence[StoredPart]
+    borrowed: Sequence[str] = ()
+    """Objects of the data that this backup does not store, since its base has them."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """``position``: the server's timestamp that the data is of; ``version``: the server's."""
 
@@ -74,7 +76,12 @@ async def inspect(store: Store, place: str, *, blocks: bool) -> Contents:
         if beside is None or beside.kept.hex() != found[name].sha256:
             raise _corrupt(place, f"{name} is not what its .sha256 says")
     _compare(place, found)
-    return Contents(parts=[one.part for one in found.values()], facts=_facts(found))
+    borrowed = [f"tae/{row[0]}" for row in _rows(found[LIST].kept) if len(row) > 3 and row[3] != "true"]
+    return Contents(
+        parts=[one.part for one in found.values()],
+        borrowed=[one for one in borrowed if one not in found],
+        facts=_facts(found),
+    )
 
 
 def _compare(place: str, found: Mapping[str, _Read]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from datetime import datetime, timedelta
@@ -37,11 +37,15 @@ from mooring.operators.backup.manifest import Origin
 from mooring.operators.backup.run import agent_image, job_name
 from mooring.operators.backup.runs import Runs
 from mooring.operators.matrixone.backup import calendar, verification
+from mooring.operators.matrixone.backup.chain import FULL_BECAUSE
 from mooring.operators.matrixone.backup.gauges import Gauges
 from mooring.operators.matrixone.backup.places import scratch_of, secrets_of, shown, within
 from mooring.operators.matrixone.backup.records import (
+    HOME,
     SCHEDULE,
     backup_of,
+    base_in,
+    base_place,
     kept_of,
     name_of,
     newest_verified,
@@ -107,6 +111,10 @@ class Inputs:
     job: BackupJob = field(repr=False)
     source: Source | None = None
     blocked: Wait | None = None
+    base: str = ""
+    """The place of the backup that it builds on; "": it is a full one."""
+    full_because: str = ""
+    """Why it is a full one, where an incremental one was asked for."""
     tries_out: bool = False
     """The test restore of the backup is due, or under way; ``source`` and ``blocked`` are about that."""
     calendar: calendar.CalendarSnapshot | None = None
@@ -188,7 +196,24 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         if isinstance(found, Wait):
             return Inputs(job=ctx.obj, blocked=found)
         names = [*secrets_of(made.spec.target), found.login]
-        return Inputs(job=ctx.obj, source=found, blocked=await missing_secret(ctx, names))
+        made = changed(made, source=found, blocked=await missing_secret(ctx, names))
+        return await self._with_base(ctx, made, found) if made.spec.incremental_from else made
+
+    async def _with_base(self, ctx: Context[BackupJob], made: Inputs, source: Source) -> Inputs:
+        """The backup that it builds on. A run of a schedule is a full one where that cannot be; others wait."""
+        name, root = made.spec.incremental_from or "", made.spec.target
+        assert root is not None
+        parent = _place(ctx.obj, source, 1).rpartition("/")[0]
+        found = await ctx.client.refresh(Backup, name) if self._wide else None
+        place, problem = base_place(found, root, parent)
+        if not problem:
+            return changed(made, base=place)
+        text = f"the Backup {name} {problem}"
+        if SCHEDULE in (ctx.obj.metadata.labels or {}):
+            return changed(made, full_because=text)
+        remedy = "name another one of this cluster in this target, or remove the field for a full backup"
+        wait = Wait("BaseUnusable", f"spec.incrementalFrom: {text}; {remedy}", after=10.0, stalled=True)
+        return changed(made, blocked=made.blocked or wait)
 
     async def _trial_inputs(self, ctx: Context[BackupJob], made: Inputs) -> Inputs:
         """The server that tries the backup out; a deletion of its copy needs no more than the Secrets of the target."""
@@ -250,14 +275,26 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         running = [one for one in mine if one.status is None or one.status.phase not in (COMPLETED, FAILED)]
         tried = {one.status.backup for one in mine if one.status is not None and _tries_out(one)}
         backups: list[Backup] = []
-        if self._wide:
-            found = await self._around.live.list(Backup, label_selector=f"{SCHEDULE}={uid}")
-            backups = list(found.items)
-        read = tried | {
-            one.spec.backup_name
-            for one in ctx.client.list(RestoreJob, namespace="" if self._wide else namespace)
+        bases: set[str | None] = {
+            one.spec.incremental_from
+            for one in self._around.backup_jobs(namespace)
             if one.spec is not None and (one.status is None or one.status.phase not in (COMPLETED, FAILED))
         }
+        if self._wide:
+            # Those of other BackupJobs too: one that was made by hand may build on one of ours.
+            found = await self._around.live.list(Backup, label_selector=f"{HOME}={namespace}")
+            backups = [one for one in found.items if (one.metadata.labels or {}).get(SCHEDULE) == uid]
+            bases |= {one.status.base for one in found.items if one.status is not None and one not in backups}
+        read = (
+            tried
+            | bases
+            | {
+                one.spec.backup_name
+                for one in ctx.client.list(RestoreJob, namespace="" if self._wide else namespace)
+                if one.spec is not None
+                and (one.status is None or one.status.phase not in (COMPLETED, FAILED))
+            }
+        )
         return calendar.CalendarSnapshot(
             name=ctx.key.name,
             schedule=schedule,
@@ -347,6 +384,10 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             case Settle(outcome=run):
                 status = self._settled(ctx, inputs, run)
                 text = status.message or ""
+                if (
+                    why := run.result.facts.get(FULL_BECAUSE) if run.result is not None else None
+                ) is not None:
+                    notes.append(Note(reason="ChainBroken", message=_full_text(why), warning=True))
                 notes.append(Note(reason=status.reason or "", message=text, warning=status.phase == FAILED))
             case Verify(attempt=attempt) if status.verified is None:
                 status = replace(status, verified=Verification(tries=attempt))
@@ -376,7 +417,8 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             status,
             phase=COMPLETED,
             reason="BackupSucceeded",
-            message=f"{result.size} bytes in {result.objects} objects at {shown(place)}",
+            message=f"{result.size} bytes in {result.objects} objects at {shown(place)}{_kind(inputs, result.facts)}",
+            base=base_in(inputs.spec, result.facts),
             backup=name_of(ctx.obj, identity) if self._wide else None,
             id=identity,
             size_bytes=result.size,
@@ -460,6 +502,8 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
                 login=source.login,
                 origin=source.origin,
                 parallelism=spec.parallelism or 4,
+                base=inputs.base,
+                full_because=inputs.full_because,
             ),
             image=self._image,
             secrets=[*secrets_of(root), source.login],
@@ -544,7 +588,11 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
                 owner_references=[owner_reference(job)],
             ),
             spec=replace(
-                spec, schedule=None, deletion_policy=policy_of(spec), verify=_is_verified(spec, inputs.status)
+                spec,
+                schedule=None,
+                incremental_from=move.base or None,
+                deletion_policy=policy_of(spec),
+                verify=_is_verified(spec, inputs.status),
             ),
         )
         try:
@@ -634,6 +682,17 @@ def _is_verified(spec: BackupJobSpec, schedule: BackupJobStatus) -> bool | None:
     """Whether a run is verified: every so many, the first one too."""
     every = (spec.schedule.verify_every if spec.schedule is not None else None) or 0
     return spec.verify or (True if every and (schedule.runs or 0) % every == 0 else None)
+
+
+def _kind(inputs: Inputs, facts: Mapping[str, str]) -> str:
+    """What there is to say of a backup that was to be incremental."""
+    if base := base_in(inputs.spec, facts):
+        return f", which need the Backup {base}"
+    return f"; {_full_text(why)}" if (why := facts.get(FULL_BECAUSE)) else ""
+
+
+def _full_text(why: str) -> str:
+    return f"a full backup was made: {why}"
 
 
 def _begun(ctx: Context[BackupJob], inputs: Inputs, attempt: int) -> BackupJobStatus:

@@ -55,7 +55,7 @@ class RecordSnapshot:
     adrift: str = ""
     """Why its data cannot be deleted any more."""
     readers: tuple[str, ...] = ()
-    """RestoreJobs that read it, and BackupJobs that try it out."""
+    """RestoreJobs that read it, BackupJobs that try it out or build on it, and Backups that were built on it."""
     run: outcomes.Outcome | None = None
     failed_for: float = 0.0
     """Seconds since the deletion failed."""
@@ -84,7 +84,7 @@ def decide(snapshot: RecordSnapshot) -> Verdict:
     if snapshot.adrift:
         return InSync(snapshot.adrift)
     if snapshot.readers:
-        return Wait("InUse", f"{snapshot.readers[0]} reads it", after=10.0)
+        return Wait("InUse", f"{snapshot.readers[0]} needs it", after=10.0)
     run = snapshot.run
     if run is None:
         if snapshot.missing:
@@ -206,7 +206,19 @@ def _readers(ctx: Context[Backup]) -> tuple[str, ...]:
         for one in ctx.client.list(BackupJob)
         if one.status is not None and one.status.backup == name and is_tried(one.status.verified)
     ]
-    return (*restores, *trials)
+    begun = [
+        f"BackupJob {one.metadata.namespace}/{one.metadata.name}"
+        for one in ctx.client.list(BackupJob)
+        if one.spec is not None
+        and one.spec.incremental_from == name
+        and (one.status is None or one.status.phase not in (COMPLETED, FAILED))
+    ]
+    above = [
+        f"Backup {one.metadata.name}"
+        for one in ctx.client.list(Backup)
+        if one.status is not None and one.status.base == name
+    ]
+    return (*restores, *trials, *begun, *above)
 
 
 def _backup_of(one: Object) -> list[Key]:

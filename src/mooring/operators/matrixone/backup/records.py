@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -12,7 +12,8 @@ from mooring.kube.objects import meta
 from mooring.operators.backup.manifest import FORM
 from mooring.operators.backup.outcome import Outcome
 from mooring.operators.backup.retention import Kept
-from mooring.operators.matrixone.backup.places import within
+from mooring.operators.matrixone.backup.chain import BASE
+from mooring.operators.matrixone.backup.places import shown, within
 from mooring.operators.matrixone.backup.verification import is_damaged
 from mooring.operators.matrixone.conditions import with_condition
 from mooring.operators.matrixone.types import (
@@ -23,6 +24,7 @@ from mooring.operators.matrixone.types import (
     BackupJobSpec,
     BackupJobStatus,
     BackupMeta,
+    BackupStatus,
     SharedStorageProvider,
     Verification,
 )
@@ -32,6 +34,8 @@ __all__ = [
     "POLICY",
     "SCHEDULE",
     "backup_of",
+    "base_in",
+    "base_place",
     "deletes_data",
     "home_of",
     "kept_of",
@@ -85,10 +89,12 @@ def backup_of(job: BackupJob, root: SharedStorageProvider, outcome: Outcome, *, 
         labels[SCHEDULE] = belongs
     ended = outcome.ended or now
     began = facts.get("began") or (outcome.began or now).isoformat()
+    base = base_in(spec, facts)
     return Backup(
         metadata=meta.ObjectMeta(
             name=name_of(job, identity), labels=labels, annotations={POLICY: policy_of(spec)}
         ),
+        status=BackupStatus(base=base) if base else None,
         meta=BackupMeta(
             location=within(root, prefix),
             id=identity,
@@ -99,6 +105,27 @@ def backup_of(job: BackupJob, root: SharedStorageProvider, outcome: Outcome, *, 
             raw=msgspec.json.encode(raw).decode(),
         ),
     )
+
+
+def base_in(spec: BackupJobSpec, facts: Mapping[str, str]) -> str | None:
+    """The Backup that a backup with these facts builds on; ``None`` for a full one."""
+    return spec.incremental_from if facts.get(BASE) else None
+
+
+def base_place(backup: Backup | None, root: SharedStorageProvider, parent: str) -> tuple[str, str]:
+    """Where below ``root`` a backup lies that another one beside it, below ``parent``, is to build on; else why none can."""
+    if backup is None:
+        return "", "does not exist"
+    if backup.metadata.deletion_timestamp:
+        return "", "is being deleted"
+    known = backup.status.verified if backup.status is not None else None
+    if is_damaged(known):
+        return "", "is damaged"
+    found = backup.meta
+    place = f"{parent}/{found.id if found is not None else ''}"
+    if found is None or found.location is None or shown(found.location) != shown(within(root, place)):
+        return "", "is of another cluster, or in another place than spec.target"
+    return place, ""
 
 
 def _seconds(at: datetime) -> str:
@@ -135,6 +162,7 @@ def kept_of(backup: Backup, *, held: bool) -> Kept:
         failed=damaged and not ending,
         verified=known is not None and known.passed,
         held=held or ending,
+        base=(backup.status.base if backup.status is not None else None) or "",
     )
 
 

@@ -22,6 +22,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """The path that the backup is below."""
     places: list[str] = msgspec.field(default_factory=list)
     """Where below it: of a backup those of every try, the present one last; of a deletion all."""
+    base: str = ""
+    """Of an incremental backup: the place of the one that it builds on."""
+    full_because: str = ""
+    """Why a backup that was to be incremental is a full one."""
     host: str = ""
     port: int = 6001
     login: str = ""

@@ -35,13 +35,17 @@ class Keys:
 
 
 def backup_statement(
-    identity: str, location: SharedStorageProvider, keys: Keys, *, parallelism: int = 4
+    identity: str, location: SharedStorageProvider, keys: Keys, *, parallelism: int = 4, since: str = ""
 ) -> str:
-    """The statement that writes a backup into an empty place; raises `StatementError`."""
+    """The statement that writes a backup into an empty place; raises `StatementError`.
+
+    ``since``: the position of an earlier backup; only objects that are new since then are written.
+    """
+    kind = f" type 'incremental' timestamp {_text('the position', since)}" if since else ""
     if location.s3 is None:
         assert location.file_system is not None
         path = str(PurePosixPath(location.file_system.path or "/"))
-        return f"backup {_text('the ID', identity)} filesystem {_text('the path', path)} parallelism '{parallelism}'"
+        return f"backup {_text('the ID', identity)} filesystem {_text('the path', path)} parallelism '{parallelism}'{kind}"
     s3, (bucket, prefix) = location.s3, bucket_of(location.s3)
     minio = backend_of(s3) == "MINIO"
     region = s3.region or (OWN_REGION if minio else DEFAULT_REGION)
@@ -59,7 +63,7 @@ def backup_statement(
         "parallelism": str(parallelism),
     }
     listed = ",".join(f"'{name}'={_text(name, value)}" for name, value in options.items())
-    return f"backup {_text('the ID', identity)} s3option {{{listed}}}"
+    return f"backup {_text('the ID', identity)} s3option {{{listed}}}{kind}"
 
 
 def masked(text: str, keys: Keys) -> str:

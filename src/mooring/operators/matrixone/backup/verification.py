@@ -38,7 +38,14 @@ CLEAN: Final = "scratch"
 AGAIN: Final = 60.0
 """Seconds until the deletion of the copy is tried again."""
 _DAMAGE: Final = frozenset(
-    {"ObjectCorrupt", "ObjectNotFound", "ManifestUnusable", "TablesMissing", "TableUnreadable"}
+    {
+        "ChainBroken",
+        "ManifestUnusable",
+        "ObjectCorrupt",
+        "ObjectNotFound",
+        "TableUnreadable",
+        "TablesMissing",
+    }
 )
 
 

@@ -16,6 +16,7 @@ from mooring.kube.object import Key, Object, metadata_of, owner_reference
 from mooring.kube.objects import core, meta
 from mooring.operators.matrixone.backup.records import source_of
 from mooring.operators.matrixone.cluster import restore as restoring
+from mooring.operators.matrixone.cluster.scale import asked_about, scaled
 from mooring.operators.matrixone.cluster.stages import STAGES, DeleteSets, Held, in_order, next_deletion
 from mooring.operators.matrixone.cluster.status import Snapshot, decide, report
 from mooring.operators.matrixone.defaults import with_defaults
@@ -32,6 +33,7 @@ from mooring.operators.matrixone.types import (
     RestoreJob,
 )
 from mooring.operators.workload.containers import encoded
+from mooring.operators.workload.ownership import SizeOwners
 
 __all__ = ["PAUSE", "SKIP", "ClusterActor"]
 
@@ -53,6 +55,8 @@ class Inputs:
     made: tuple[Object, ...] = field(default=(), repr=False)
     """As they are to be now: those whose turn has not come keep what rolls their pods."""
     held: tuple[Held, ...] = ()
+    scalers: Mapping[str, str] = field(default_factory=dict)
+    """Who sets the number of pods by the scale subresource, by the name of the CNSet."""
     has_credential: bool = False
     blocked: Wait | Terminal | None = None
 
@@ -77,6 +81,11 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
+        self._owners = SizeOwners(around.live, "replicas")
+
+    def forget(self, key: Key) -> None:
+        """Drop what was read of its CNSets."""
+        self._owners.forget_below(key)
 
     async def precede(self, ctx: Context[MatrixOneCluster]) -> Outcome | None:
         """What is to be left alone is."""
@@ -108,6 +117,8 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
         # The sets fill in their own defaults.
         specs = ClusterSpecs(ctx.obj, restored=restoring.from_backup(ctx.obj, log_set))
         wanted = specs.sets()
+        owners = {one.metadata.name or "": await self._owners.of(one) for one in asked_about(wanted, live)}
+        wanted, scalers = scaled(wanted, live, owners)
         made, held = in_order(wanted, live, as_declared)
         return Inputs(
             cluster=cluster,
@@ -115,6 +126,7 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             wanted=tuple(wanted),
             made=tuple(made),
             held=tuple(held),
+            scalers=scalers,
             has_credential=secret is not None,
         )
 
@@ -213,6 +225,7 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             wanted=tuple((type(one), one.metadata.name or "") for one in inputs.wanted) or tuple(inputs.live),
             live=inputs.live,
             held=inputs.held,
+            scalers=inputs.scalers,
             blocked=inputs.blocked,
             now=ctx.now(),
         )

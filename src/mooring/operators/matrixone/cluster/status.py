@@ -55,6 +55,8 @@ class Snapshot:
     """Kind and name of every declared set, in the order of the stages."""
     live: Mapping[tuple[type[Object], str], Object] = field(repr=False)
     held: tuple[Held, ...] = ()
+    scalers: Mapping[str, str] = field(default_factory=dict)
+    """Who sets the number of pods by the scale subresource, by the name of the CNSet."""
     blocked: Wait | Terminal | None = None
     now: datetime
 
@@ -162,6 +164,8 @@ def _groups(snapshot: Snapshot) -> CNGroupsStatus:
             host=getattr(getattr(one, "status", None), "host", None),
             ready=one is not None and not not_ready(one),
             synced=one is not None and not as_declared(one),
+            replicas=one.spec.replicas if isinstance(one, CNSet) and one.spec is not None else None,
+            scaled_by=snapshot.scalers.get(name),
         )
         for name, one in sets
     ]

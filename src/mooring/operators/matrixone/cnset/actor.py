@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import replace as changed
 from datetime import datetime
 from typing import Final
@@ -24,11 +24,11 @@ from mooring.actor import (
 )
 from mooring.cache import Transition, rfc3339
 from mooring.kube.errors import Conflict, NotFound
-from mooring.kube.object import Object, to_dict
+from mooring.kube.object import Key, Object, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
 from mooring.operators.matrixone.cnset import moves
-from mooring.operators.matrixone.cnset.autoscale import CONTESTED, scaled_by
+from mooring.operators.matrixone.cnset.autoscale import CONTESTED
 from mooring.operators.matrixone.cnset.inputs import Inputs, snapshot_of
 from mooring.operators.matrixone.cnset.members import due
 from mooring.operators.matrixone.cnset.plan import decide
@@ -50,7 +50,7 @@ from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import NO_LOG_SET, dn_set_of, log_set_of, needs_dn_set, needs_log_set
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
 from mooring.operators.matrixone.look import Seen
-from mooring.operators.matrixone.names import CN_LABELS, INPUTS
+from mooring.operators.matrixone.names import CN_LABELS, INPUTS, labels_of
 from mooring.operators.matrixone.pool.labels import (
     CLAIM_LABELS,
     CLAIM_UID,
@@ -67,7 +67,9 @@ from mooring.operators.matrixone.rpc.dial import RpcError
 from mooring.operators.matrixone.sets import Surroundings, blocked_by, related, told
 from mooring.operators.matrixone.specs import CNSpecs, LogService
 from mooring.operators.matrixone.stateful import KEPT, delete_claim, grow_claim, kept_configs
-from mooring.operators.matrixone.types import CNSet, LogSet
+from mooring.operators.matrixone.types import MAIN, CNSet, LogSet
+from mooring.operators.workload.cpu import CPU, CPUReader
+from mooring.operators.workload.ownership import SizeOwners
 
 __all__ = ["CNSetActor"]
 
@@ -83,9 +85,16 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
 
     def __init__(self, around: Surroundings, *, nodes: bool = True) -> None:
         self._around, self._nodes = around, nodes
+        self._owners = SizeOwners(around.live, "replicas")
+        self._cpu = CPUReader(around.live)
         self.related = [*related(CNSet, core.PersistentVolumeClaim, own_writes=False)]
         if nodes:
             self.related.append(Related(core.Node, around.on_node, changed=_cordon_changed))
+
+    def forget(self, key: Key) -> None:
+        """Drop what was read of its managedFields and of its CPU."""
+        self._owners.forget(key)
+        self._cpu.forget(key)
 
     # --- one pass ------------------------------------------------------------------------------------------
 
@@ -122,7 +131,7 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         )
         if blocked is not None:
             return made
-        made = changed(made, contested=await self._contested(ctx))
+        made = changed(made, contested=await self._contested(ctx), cpu=await self._cpu_of(ctx, pods))
         return changed(made, revision=_specs(made, cn_set).inputs())
 
     async def _contested(self, ctx: Context[CNSet]) -> str:
@@ -133,7 +142,15 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         seen = status is not None and status.observed_generation == ctx.obj.metadata.generation
         if seen and status is not None and not is_true(status.conditions, CONTESTED):
             return ""
-        return await scaled_by(ctx.client.live, CNSet, ctx.key)
+        return await self._owners.of(ctx.obj)
+
+    async def _cpu_of(self, ctx: Context[CNSet], pods: Sequence[core.Pod]) -> CPU:
+        """Of the pods, where the set follows it."""
+        scale = ctx.obj.spec.autoscale if ctx.obj.spec is not None else None
+        if scale is None or all(one.type != "cpu" for one in scale.metrics):
+            return CPU()
+        selector = ",".join(f"{name}={value}" for name, value in sorted(labels_of(ctx.obj).items()))
+        return await self._cpu.of(ctx.key, pods, selector=selector, container=MAIN, now=ctx.now())
 
     def _cordoned(self, ctx: Context[CNSet], pods: Iterable[core.Pod]) -> frozenset[str]:
         if not self._nodes:

@@ -1,4 +1,4 @@
-"""How many compute nodes a load calls for, from what they say themselves. Pure, but for `scaled_by`.
+"""How many compute nodes a load calls for, from what they say themselves. Pure.
 
 The rules are `mooring.operators.workload.autoscale`. The number in force is in ``status.autoscale.replicas``; the planner
 makes pods for it, and drains those that are too many, as it does for a declared number.
@@ -10,11 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from mooring.actor import Note
-from mooring.kube.client import Client
-from mooring.kube.object import Key, Object
 from mooring.operators.matrixone.cnset.snapshot import Member
 from mooring.operators.matrixone.types import CNSetSpec, CNSetStatus
 from mooring.operators.workload.autoscale import (
@@ -35,7 +31,6 @@ __all__ = [
     "autoscale_status",
     "current_of",
     "decided",
-    "scaled_by",
     "signals_of",
     "steps_noted",
 ]
@@ -54,10 +49,12 @@ def current_of(spec: CNSetSpec, status: CNSetStatus) -> int:
     return (spec.replicas or 0) if chosen is None or spec.autoscale is None else chosen
 
 
-def signals_of(scale: AutoscaleSpec, members: Sequence[Member], current: int) -> list[Signal]:
+def signals_of(
+    scale: AutoscaleSpec, members: Sequence[Member], current: int, *, cpu_unknown: str = ""
+) -> list[Signal]:
     """The declared metrics as they are, on average over ``current`` pods.
 
-    Sessions and pipelines of a pod that drains count: they move to the others. A pod that has no process has none; one
+    The load of a pod that drains counts: it moves to the others. A pod that has no process has none; one
     that runs and does not answer makes them unknown.
     """
     there = [one for one in members if one.pod.running and one.store is not None]
@@ -66,18 +63,31 @@ def signals_of(scale: AutoscaleSpec, members: Sequence[Member], current: int) ->
     ]
     made = []
     for metric in scale.metrics:
-        values = [one.pipelines if metric.type == "pipelines" else one.sessions for one in there]
+        values = [_load(one, metric.type) for one in there]
         known = [one for one in values if one is not None]
         whole = bool(known) and len(known) == len(values) and not unheard
         value = sum(known) / max(1, current) if whole else None
-        made.append(Signal(metric.type, value, metric.target))
+        cpu = metric.type == "cpu"
+        made.append(Signal(metric.type, value, metric.target, "%" if cpu else "", cpu_unknown if cpu else ""))
     return made
 
 
+def _load(one: Member, metric: str) -> float | None:
+    if metric == "cpu":
+        return one.cpu
+    return one.pipelines if metric == "pipelines" else one.sessions
+
+
 def decided(
-    spec: CNSetSpec, status: CNSetStatus, members: Sequence[Member], *, revision: str, now: datetime
+    spec: CNSetSpec,
+    status: CNSetStatus,
+    members: Sequence[Member],
+    *,
+    revision: str,
+    now: datetime,
+    cpu_unknown: str = "",
 ) -> Decision:
-    """How many pods there are to be now; ``spec.autoscale`` is declared."""
+    """How many pods there are to be now; ``spec.autoscale`` is declared. ``cpu_unknown``: why the CPU stays unknown."""
     scale = spec.autoscale
     assert scale is not None
     current = current_of(spec, status)
@@ -87,7 +97,7 @@ def decided(
         keep = "pods are rolled"
     elif len(alive) != current or len(alive) != len(members):
         keep = "the last change is not done yet"
-    signals = signals_of(scale, members, current)
+    signals = signals_of(scale, members, current, cpu_unknown=cpu_unknown)
     return decide(current, policy_of(scale), signals, wish_of(status.autoscale), now, keep=keep)
 
 
@@ -112,26 +122,3 @@ def steps_noted(current: int, decision: Decision | None) -> Iterator[Note]:
     if decision is not None and decision.replicas != current:
         text = f"{current} to {decision.replicas} compute nodes: {decision.numbers}"
         yield Note(reason=decision.reason, message=text)
-
-
-class _Entry(msgspec.Struct):
-    manager: str = ""
-    subresource: str = ""
-
-
-class _Metadata(msgspec.Struct):
-    managed: list[_Entry] = msgspec.field(default_factory=list, name="managedFields")
-
-
-class _Owned(msgspec.Struct):
-    metadata: _Metadata
-
-
-async def scaled_by(client: Client, kind: type[Object], key: Key) -> str:
-    """The managers that own fields of an object by its scale subresource, such as an HPA; "" where there are none.
-
-    Asks the API server: managed fields are in no cache.
-    """
-    answer = await client.request("GET", kind.resource.path(namespace=key.namespace, name=key.name))
-    found = msgspec.json.decode(answer.body, type=_Owned)
-    return ", ".join(sorted({one.manager for one in found.metadata.managed if one.subresource == "scale"}))

@@ -24,6 +24,7 @@ from mooring.operators.matrixone.names import CN_LABELS, CN_UUID, INPUTS, STORE_
 from mooring.operators.matrixone.pool.labels import BOUND, DELETE_ON_RECLAIM, LEAVES, PHASE, UNKNOWN
 from mooring.operators.matrixone.stateful import claims_by_id
 from mooring.operators.matrixone.types import POOLING, CNLabel, CNSet, CNSetSpec, CNSetStatus, LogSet
+from mooring.operators.workload.cpu import CPU
 from mooring.operators.workload.pods import pod_of
 
 __all__ = ["Inputs", "snapshot_of"]
@@ -49,6 +50,8 @@ class Inputs:
     begun: bool = False
     contested: str = ""
     """Who sets the number of pods by the scale subresource, where it is to follow the load."""
+    cpu: CPU = field(default_factory=CPU, repr=False)
+    """Of the pods, where the set follows it."""
     blocked: Terminal | None = None
     ending: datetime | None = None
 
@@ -88,7 +91,9 @@ def snapshot_of(
     elif paused or inputs.ending is not None:
         replicas = current_of(inputs.spec, inputs.status)
     else:
-        decision = decided(spec, inputs.status, members, revision=inputs.revision, now=now)
+        decision = decided(
+            spec, inputs.status, members, revision=inputs.revision, now=now, cpu_unknown=inputs.cpu.why
+        )
         replicas = decision.replicas
     there = {one.uuid for one in members}
     recorded = inputs.status.stores or ()
@@ -150,6 +155,7 @@ def _member(
         sessions=load.sessions if load is not None else None,
         pipelines=load.pipelines if load is not None else None,
         error=store.silence if store is not None else "",
+        cpu=inputs.cpu.percent.get(made.name),
         draining_since=_time(notes.get(DRAINING)),
         handed_over=_time(notes.get(HANDED_OVER)),
         gave_locks=True if uuid in gave_locks else None,

@@ -36,6 +36,8 @@ class Member:
     pipelines: int | None = None
     error: str = ""
     """Why they are unknown."""
+    cpu: float | None = None
+    """CPU that it uses, in percent of its request; ``None`` while unknown, or not asked."""
     draining_since: datetime | None = None
     handed_over: datetime | None = None
     """When it was asked to give its lock tables away: from then on it refuses new writing transactions."""

@@ -69,6 +69,15 @@ class JobSchedule(Part, frozen=True, kw_only=True):
         ),
     ] = None
     retention: Annotated[Retention | None, F("Which backups stay; absent: all.")] = None
+    full_every: Annotated[
+        int | None,
+        F(
+            "Every so many backups is a full one; those between store what is new since the one before. Default 1: all "
+            "are full.",
+            minimum=1,
+            maximum=1000,
+        ),
+    ] = None
     verify_every: Annotated[
         int | None,
         F(
@@ -89,6 +98,13 @@ class BackupJobSpec(Part, frozen=True, kw_only=True):
     schedule: Annotated[
         JobSchedule | None,
         F("Not one backup but one BackupJob for each run, called after this one. Ours."),
+    ] = None
+    incremental_from: Annotated[
+        str | None,
+        F(
+            "The Backup that this one builds on: it stores what is new since then. Both are needed to restore it. Ours.",
+            max_length=253,
+        ),
     ] = None
     deletion_policy: Annotated[
         str | None,
@@ -124,6 +140,7 @@ class BackupJobStatus(SetStatus, frozen=True, kw_only=True):
 
     phase: Annotated[str | None, F("Pending, Running, Completed or Failed.")] = None
     backup: Annotated[str | None, F("The Backup that was made; of a schedule the newest one.")] = None
+    base: Annotated[str | None, F("The Backup that it builds on; absent: it is a full one.")] = None
     reason: Annotated[str | None, F("Why it failed, or what it waits for: one word.")] = None
     message: Annotated[str | None, F("The same in a sentence, with the remedy.")] = None
     id: Annotated[str | None, F("Identity of the newest try.")] = None
@@ -185,6 +202,9 @@ class BackupStatus(SetStatus, frozen=True, kw_only=True):
     """Whether it was verified, and whether the data of one that is deleted is gone; ours, upstream has none."""
 
     verified: Annotated[Verification | None, F("The newest test restore.")] = None
+    base: Annotated[
+        str | None, F("The Backup that it builds on, which a restore needs too; absent: it is a full one.")
+    ] = None
 
 
 @crd(
@@ -192,6 +212,7 @@ class BackupStatus(SetStatus, frozen=True, kw_only=True):
         PrinterColumn("ID", ".meta.id"),
         PrinterColumn("At", ".meta.atTime", format="date-time"),
         PrinterColumn("Source", ".meta.sourceRef"),
+        PrinterColumn("Base", ".status.base"),
     ),
     status=False,
     preserve_unknown=True,

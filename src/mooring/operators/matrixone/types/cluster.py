@@ -111,6 +111,11 @@ class CNGroupStatus(Part, frozen=True, kw_only=True):
     host: Annotated[str | None, F("Where clients connect to.")] = None
     ready: Annotated[bool | None, F("All its pods serve.")] = None
     synced: Annotated[bool | None, F("All its pods are as declared.")] = None
+    replicas: Annotated[int | None, F("Pods that its CNSet declares. Ours.", format="int32")] = None
+    scaled_by: Annotated[
+        str | None,
+        F("Who set that number by the scale subresource: kube-controller-manager is an HPA. Ours."),
+    ] = None
 
 
 class CNGroupsStatus(Part, frozen=True, kw_only=True):

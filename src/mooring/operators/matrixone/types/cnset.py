@@ -42,7 +42,7 @@ __all__ = [
     "ScalingConfig",
 ]
 
-METRICS: Final = ("sessions", "pipelines")
+METRICS: Final = ("sessions", "pipelines", "cpu")
 """What ``spec.autoscale`` can follow."""
 POOLING: Final = "Pooling"
 SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
@@ -111,7 +111,10 @@ class CNSetSpec(PodSet, frozen=True, kw_only=True):
     pod_management_policy: Annotated[str | None, F("Pooling: a CNPool manages the pods.")] = None
     autoscale: Annotated[
         AutoscaleSpec | None,
-        F("The number of pods follows the load, in place of replicas; types: sessions, pipelines."),
+        F(
+            "The number of pods follows the load, in place of replicas; types: sessions, pipelines, or cpu in percent "
+            "of its request (needs metrics-server)."
+        ),
     ] = None
     pods_to_delete: Annotated[list[str] | None, F("Pods that go first at scale-in.")] = None
     pause_update: Annotated[bool | None, F("Do not roll pods.")] = None
