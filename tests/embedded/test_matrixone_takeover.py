@@ -139,9 +139,7 @@ async def stored(bed: Bed) -> dict[str, Pod]:
     }
 
 
-async def test_a_cluster_of_upstreams_operator_is_taken_over_while_it_serves(
-    bed: Bed, mo_service: Path
-) -> None:
+async def test_a_cluster_of_upstreams_operator_is_taken_over_while_it_serves(bed: Bed) -> None:
     await bed.until(lambda: answers(bed), "the cluster that upstream left answers", within=120, every=0.3)
     async with session(bed) as cursor:
         await cursor.execute("create database t")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from mooring.actor import Context, Related, StepFailed, Terminal, Wait
 from mooring.kube.object import Key, Object, key_of
 from mooring.kube.objects import coordination, core
+from mooring.operators.matrixone.conditions import as_before
 from mooring.operators.matrixone.look import Keeper, Seen
 from mooring.operators.matrixone.names import CLUSTER, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Dial, RpcError
@@ -110,7 +111,10 @@ class Surroundings:
     def left_alone(self, ctx: Context[Any]) -> Wait | None:
         """Nothing is written while upstream's operator runs."""
         leases = [one for each in self._leases for one in each.list()]
-        return lease_held(leases, now=ctx.now())
+        held = lease_held(leases, now=ctx.now())
+        if held is not None:
+            as_before(ctx)
+        return held
 
     def of_openkruise(self, sets: Iterable[Object]) -> list[str]:
         """The names of the pods of these sets that OpenKruise's workloads own."""

@@ -14,6 +14,7 @@ from mooring.kube.object import Object, controller_of, owner_reference, to_dict
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
 from mooring.operators.matrixone import kruise
+from mooring.operators.matrixone.conditions import as_before
 from mooring.operators.matrixone.names import CN_UUID, INPUTS, STORE_ID, labels_of
 from mooring.operators.matrixone.sets import Surroundings
 from mooring.operators.matrixone.takeover import (
@@ -113,6 +114,8 @@ def _named(obj: Object) -> str:
 def _outcome(ctx: Context[Any], left: Left, verdict: Verdict | None) -> Outcome | None:
     if verdict is not None and _PAUSE in (ctx.obj.metadata.annotations or {}):
         verdict = while_paused(verdict, _PAUSE)
+    if verdict is not None:
+        as_before(ctx)
     if not isinstance(verdict, Move):
         return verdict
     if isinstance(verdict, Abandon | FreePods):
@@ -218,6 +221,8 @@ async def _patch(ctx: Context[Any], one: Object, body: dict[str, Any]) -> None:
 def taken_in(ctx: Context[Any], found: apps.StatefulSet | None, pods: Sequence[core.Pod]) -> Outcome | None:
     """The step that ends the take-over of a StatefulSet's pods; ``None`` when there is none."""
     verdict = settle(found, pods)
+    if verdict is not None:
+        as_before(ctx)
     if not isinstance(verdict, SettlePods):
         return verdict
     ctx.events.normal(ctx.obj, "TakeOver", verdict.why)

@@ -18,6 +18,7 @@ from mooring.operators.matrixone.backup.records import source_of
 from mooring.operators.matrixone.cluster import restore as restoring
 from mooring.operators.matrixone.cluster.stages import STAGES, DeleteSets, Held, in_order, next_deletion
 from mooring.operators.matrixone.cluster.status import Snapshot, decide, report
+from mooring.operators.matrixone.conditions import as_before
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import as_declared
 from mooring.operators.matrixone.names import CLUSTER
@@ -92,6 +93,7 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             return waits
         theirs = self._around.of_openkruise(one for kind in STAGES for one in ctx.children.of(kind))
         if theirs and notes.get(TAKE_OVER) != "true":
+            as_before(ctx)
             name = f"{ctx.obj.resource.kind} {ctx.key.name}"
             return not_asked(name, name, theirs)
         return None
