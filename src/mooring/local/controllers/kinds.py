@@ -55,15 +55,18 @@ def metadata_kind(resource: Resource) -> type[Object]:
 
 
 async def discover(client: Client) -> list[Served]:
-    """Every resource in the version its group prefers; subresources are left out."""
+    """Every resource, in the version its group prefers or else in another that has it; subresources are left out."""
     versions = ["/api/v1"]
     groups = await _read(client, "/apis")
     for group in groups.get("groups") or ():
-        preferred = group.get("preferredVersion") or {}
-        if preferred.get("groupVersion"):
-            versions.append(f"/apis/{preferred['groupVersion']}")
+        preferred = (group.get("preferredVersion") or {}).get("groupVersion")
+        others = [one["groupVersion"] for one in group.get("versions") or ()]
+        versions += [f"/apis/{one}" for one in dict.fromkeys([preferred, *others]) if one]
     lists = await asyncio.gather(*(_resources(client, path) for path in versions))
-    return [served for each in lists for served in each]
+    found: dict[tuple[str, str], Served] = {}
+    for served in (one for each in lists for one in each):
+        found.setdefault((served.resource.group, served.resource.plural), served)
+    return list(found.values())
 
 
 async def _resources(client: Client, path: str) -> list[Served]:

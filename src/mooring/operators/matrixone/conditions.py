@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from mooring.actor import InSync, Move, Terminal, Verdict, Wait
+from mooring.actor import Context, InSync, Move, Terminal, Verdict, Wait
 from mooring.kube.objects import meta
 from mooring.runtime import rfc3339
 
-__all__ = ["is_true", "with_condition", "with_synced"]
+__all__ = ["as_before", "is_true", "with_condition", "with_synced"]
 
 SYNCED = "Synced"
 
@@ -60,3 +61,11 @@ def with_condition(
 def is_true(present: Sequence[meta.Condition] | None, type: str) -> bool:
     """A condition is there and True."""
     return any(one.type == type and one.status == "True" for one in present or ())
+
+
+def as_before(ctx: Context[Any]) -> None:
+    """Leave `Ready` as it is reported: what is only looked at serves as well as it did."""
+    listed = getattr(getattr(ctx.obj, "status", None), "conditions", None) or ()
+    ready = next((one for one in listed if one.type == "Ready"), None)
+    if ready is not None:
+        ctx.ready(ready.status == "True", ready.reason or "AsBefore", ready.message or "")

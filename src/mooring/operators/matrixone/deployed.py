@@ -6,9 +6,10 @@ own declaration changed: the template in place is kept until then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from mooring.actor import (
 )
 from mooring.kube.object import Key, Object
 from mooring.kube.objects import apps, core, policy
+from mooring.operators.matrixone import kruise
 from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import log_set_of, needs_cn_set, needs_log_set
@@ -34,8 +36,13 @@ from mooring.operators.matrixone.names import INPUTS, SQL, ProxyNames, UINames
 from mooring.operators.matrixone.sets import Surroundings, blocked_by
 from mooring.operators.matrixone.specs import Credential, LogService, ProxySpecs, UISpecs
 from mooring.operators.matrixone.stateful import KEPT, same_template
+from mooring.operators.matrixone.takeover import orphans
+from mooring.operators.matrixone.takeover_steps import Declared, release, take_over
 from mooring.operators.matrixone.types import LogSet, ProxySet, ProxySetStatus, WebUI, WebUIStatus
 from mooring.operators.workload.credentials import secret_value
+from mooring.operators.workload.effects import delete_pod
+from mooring.operators.workload.moves import DeletePod
+from mooring.operators.workload.pods import Pod, pod_of
 
 __all__ = ["ProxySetActor", "WebUIActor"]
 
@@ -69,12 +76,19 @@ class Snapshot:
     """Why its pods make no progress, by its own word."""
     waiting: str = ""
     """Which dependency holds back a change of its pods."""
+    left: tuple[Pod, ...] = ()
+    """Pods of a workload that is gone: those that upstream's operator had."""
 
 
 def decide(snapshot: Snapshot) -> Verdict:
-    """There is nothing to do beside its objects: the Deployment rolls by itself."""
+    """There is nothing to do beside its objects, for the Deployment rolls by itself; but for pods that a take-over left."""
     done = snapshot.updated >= snapshot.replicas and snapshot.there == snapshot.updated == snapshot.ready
     if snapshot.seen and done:
+        for pod in snapshot.left:
+            if pod.terminating:
+                return Wait("PodsEnding", f"{pod.name} ends", after=1.0)
+            why = f"{pod.name} is of upstream's operator; {snapshot.ready} pods of the Deployment serve in its place"
+            return DeletePod(component="proxy", pod=pod.name, uid=pod.uid, version=pod.version, why=why)
         if snapshot.waiting:
             return Wait("DependenciesNotReady", snapshot.waiting, after=5.0)
         return InSync()
@@ -91,8 +105,34 @@ class _Deployed(Planned[T, Inputs[T], Snapshot]):
         self._around = around
 
     async def precede(self, ctx: Context[T]) -> Outcome | None:
-        """Nothing is done for a set that upstream's operator manages, or that OpenKruise's workloads run."""
-        return self._around.left_alone(ctx)
+        """Nothing is done while upstream's operator runs; what it made is taken over first."""
+        if (waits := self._around.left_alone(ctx)) is not None:
+            return waits
+        main = self.main(ctx.obj)
+        found = ctx.children.find(apps.Deployment, main) is not None
+        step = await take_over(
+            ctx,
+            self._around,
+            kind=kruise.CloneSet,
+            main=main,
+            made=found,
+            pods=self._around.pods(type(ctx.obj), ctx.key),
+            look=partial(self._declared, ctx),
+        )
+        return step or (release(ctx) if found else None)
+
+    async def _declared(
+        self,
+        ctx: Context[T],
+        workload: Object | None,
+        claims: Sequence[core.PersistentVolumeClaim],
+    ) -> Declared:
+        """What it works with is taken over first."""
+        unmet, blocked = ctx.unmet(), blocked_by(with_defaults(ctx.obj))
+        return Declared(
+            refusal=blocked.message if blocked is not None else "",
+            trouble=unmet.message if unmet is not None else "",
+        )
 
     def main(self, owner: T) -> str:
         """The Deployment's name."""
@@ -165,6 +205,10 @@ class _Deployed(Planned[T, Inputs[T], Snapshot]):
             seen=found is not None and status.observed_generation == found.metadata.generation,
             stuck=stuck or "",
             waiting=inputs.waiting if held else "",
+            left=tuple(
+                pod_of(one, component="main", claims={}, born=None, remedies={})
+                for one in orphans(self._around.pods(type(ctx.obj), ctx.key))
+            ),
         )
 
     def _asked(self, inputs: Inputs[T]) -> str:
@@ -189,7 +233,9 @@ class _Deployed(Planned[T, Inputs[T], Snapshot]):
         return Report(status=replace(made, conditions=conditions), ready=state, instead=inputs.blocked)
 
     async def step(self, ctx: Context[T], inputs: Inputs[T], snapshot: Snapshot, move: Move) -> None:
-        """There are no moves."""
+        """Delete a pod that a take-over left."""
+        if isinstance(move, DeletePod):
+            await delete_pod(ctx, move)
 
 
 class ProxySetActor(_Deployed[ProxySet]):

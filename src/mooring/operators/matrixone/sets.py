@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from mooring.actor import Context, Related, StepFailed, Terminal, Wait
 from mooring.kube.object import Key, Object, key_of
 from mooring.kube.objects import coordination, core
+from mooring.operators.matrixone.conditions import as_before
 from mooring.operators.matrixone.look import Keeper, Seen
 from mooring.operators.matrixone.names import CLUSTER, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Dial, RpcError
-from mooring.operators.matrixone.takeover import LEASE, left_alone
+from mooring.operators.matrixone.takeover import LEASE, foreign, lease_held
 from mooring.operators.matrixone.types import (
     BackupJob,
     BucketClaim,
@@ -76,8 +77,8 @@ class Surroundings:
         }
 
     def pods(self, kind: type[Object], key: Key) -> tuple[core.Pod, ...]:
-        """The pods of a set."""
-        return tuple(self._pods[kind].of(key))
+        """The pods of a set; of a WebUI there are none here."""
+        return tuple(self._pods[kind].of(key)) if kind in self._pods else ()
 
     def compute_nodes(self, namespace: str) -> tuple[core.Pod, ...]:
         """The pods of every CNSet of a namespace."""
@@ -108,11 +109,17 @@ class Surroundings:
         return [key for pod in found for key in keys_of(pod, _instance)]
 
     def left_alone(self, ctx: Context[Any]) -> Wait | None:
-        """See `takeover`."""
-        kind, key = type(ctx.obj), ctx.key
-        pods = self.pods(kind, key) if kind in self._pods else ()
+        """Nothing is written while upstream's operator runs."""
         leases = [one for each in self._leases for one in each.list()]
-        return left_alone(leases, pods, now=ctx.now())
+        held = lease_held(leases, now=ctx.now())
+        if held is not None:
+            as_before(ctx)
+        return held
+
+    def of_openkruise(self, sets: Iterable[Object]) -> list[str]:
+        """The names of the pods of these sets that OpenKruise's workloads own."""
+        found = [pod for one in sets for pod in self.pods(type(one), key_of(one))]
+        return sorted(one.metadata.name or "" for one in foreign(found))
 
     def bucket_claims(self, namespace: str) -> list[BucketClaim]:
         """All claims that this process knows: those of the namespace alone where it may read no others."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from mooring.actor import Context, Move, Outcome, differs
 from mooring.actor.children import Named
 from mooring.kube.errors import NotFound
-from mooring.kube.object import Object
+from mooring.kube.object import Object, controller_of
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
@@ -24,6 +24,7 @@ from mooring.operators.matrixone.names import INPUTS
 from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import rolls_itself, stop_rolling
 from mooring.operators.workload.moves import DeletePod, Resize, RestoreTemplate, WriteTemplate
+from mooring.operators.workload.pods import ordinal_of
 from mooring.operators.workload.statefulset import keeping_template, made_from
 from mooring.operators.workload.template import mounted_config_maps
 
@@ -52,6 +53,8 @@ class Found:
     set: apps.StatefulSet | None
     pods: tuple[core.Pod, ...] = ()
     claims: tuple[core.PersistentVolumeClaim, ...] = field(default=(), repr=False)
+    owner: str = ""
+    """UID of the workload that owns the pods before there is a StatefulSet."""
 
     @property
     def placed(self) -> int | None:
@@ -62,7 +65,7 @@ class Found:
     @property
     def uid(self) -> str:
         """Of the StatefulSet."""
-        return (self.set.metadata.uid if self.set is not None else None) or ""
+        return (self.set.metadata.uid if self.set is not None else None) or self.owner
 
 
 def kept_configs(
@@ -89,8 +92,15 @@ def correct(ctx: Context[Any], found: Found, objects: Objects, *, given: object 
 
 def _in_place(objects: Iterable[Object], found: Found, *, replicas: int | None = None) -> Iterator[Object]:
     for one in objects:
-        if not isinstance(one, apps.StatefulSet) or one.spec is None or found.set is None:
+        if not isinstance(one, apps.StatefulSet) or one.spec is None:
             yield one
+            continue
+        if found.set is None:
+            # Of pods that a deleted set left none may go for a number that was declared meanwhile.
+            there = [
+                ordinal_of(pod.metadata.name or "") + 1 for pod in found.pods if controller_of(pod) is None
+            ]
+            yield replace(one, spec=replace(one.spec, replicas=max(one.spec.replicas or 0, *there, 0)))
             continue
         kept = keeping_template(one, found.set, INPUTS)
         assert kept.spec is not None

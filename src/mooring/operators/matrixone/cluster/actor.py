@@ -19,11 +19,13 @@ from mooring.operators.matrixone.cluster import restore as restoring
 from mooring.operators.matrixone.cluster.scale import asked_about, scaled
 from mooring.operators.matrixone.cluster.stages import STAGES, DeleteSets, Held, in_order, next_deletion
 from mooring.operators.matrixone.cluster.status import Snapshot, decide, report
+from mooring.operators.matrixone.conditions import as_before
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import as_declared
 from mooring.operators.matrixone.names import CLUSTER
 from mooring.operators.matrixone.sets import Surroundings, blocked_by
 from mooring.operators.matrixone.specs import ClusterSpecs
+from mooring.operators.matrixone.takeover import TAKE_OVER, not_asked
 from mooring.operators.matrixone.types import (
     Backup,
     ClusterRestore,
@@ -96,7 +98,14 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             return Wait(
                 "Paused", f"the annotation {PAUSE} holds the operator back; remove it to go on", after=30.0
             )
-        return self._around.left_alone(ctx)
+        if (waits := self._around.left_alone(ctx)) is not None:
+            return waits
+        theirs = self._around.of_openkruise(one for kind in STAGES for one in ctx.children.of(kind))
+        if theirs and notes.get(TAKE_OVER) != "true":
+            as_before(ctx)
+            name = f"{ctx.obj.resource.kind} {ctx.key.name}"
+            return not_asked(name, name, theirs)
+        return None
 
     async def inputs(self, ctx: Context[MatrixOneCluster]) -> Inputs | Outcome:
         """The declaration and its sets, from the caches."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import replace as changed
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from mooring.kube.errors import Conflict, NotFound
 from mooring.kube.object import Key, Object, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
+from mooring.operators.matrixone import kruise
 from mooring.operators.matrixone.cnset import moves
 from mooring.operators.matrixone.cnset.autoscale import CONTESTED
 from mooring.operators.matrixone.cnset.inputs import Inputs, snapshot_of
@@ -48,9 +50,10 @@ from mooring.operators.matrixone.cnset.status import report
 from mooring.operators.matrixone.conditions import is_true
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import NO_LOG_SET, dn_set_of, log_set_of, needs_dn_set, needs_log_set
+from mooring.operators.matrixone.identity import host_uuid
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
 from mooring.operators.matrixone.look import Seen
-from mooring.operators.matrixone.names import CN_LABELS, INPUTS, labels_of
+from mooring.operators.matrixone.names import CN_LABELS, INPUTS, CNNames, labels_of
 from mooring.operators.matrixone.pool.labels import (
     CLAIM_LABELS,
     CLAIM_UID,
@@ -67,7 +70,8 @@ from mooring.operators.matrixone.rpc.dial import RpcError
 from mooring.operators.matrixone.sets import Surroundings, blocked_by, related, told
 from mooring.operators.matrixone.specs import CNSpecs, LogService
 from mooring.operators.matrixone.stateful import KEPT, delete_claim, grow_claim, kept_configs
-from mooring.operators.matrixone.types import MAIN, CNSet, LogSet
+from mooring.operators.matrixone.takeover_steps import Declared, adopt_nodes, take_over
+from mooring.operators.matrixone.types import MAIN, POOLING, CNSet, LogSet
 from mooring.operators.workload.cpu import CPU, CPUReader
 from mooring.operators.workload.ownership import SizeOwners
 
@@ -99,8 +103,46 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
     # --- one pass ------------------------------------------------------------------------------------------
 
     async def precede(self, ctx: Context[CNSet]) -> Outcome | None:
-        """Nothing is done for a set that upstream's operator manages, or that OpenKruise's workloads run."""
-        return self._around.left_alone(ctx)
+        """Nothing is done while upstream's operator runs; what it made is taken over first."""
+        if (waits := self._around.left_alone(ctx)) is not None:
+            return waits
+        names, pods = CNNames(ctx.obj), self._around.pods(CNSet, ctx.key)
+        step = await take_over(
+            ctx,
+            self._around,
+            kind=kruise.CloneSet,
+            main=names.main,
+            made=True,
+            pods=pods,
+            claims=self._around.claims(CNSet, ctx.key),
+            look=partial(self._declared, ctx),
+        )
+        return step or adopt_nodes(ctx, names.main, pods, lambda id: host_uuid(names.host(names.store(id))))
+
+    async def _declared(
+        self,
+        ctx: Context[CNSet],
+        workload: Object | None,
+        claims: Sequence[core.PersistentVolumeClaim],
+    ) -> Declared:
+        """The log service and the transaction nodes are taken over first. Pools have no counterpart yet."""
+        cn_set, key = with_defaults(ctx.obj), log_set_of(ctx.obj)
+        unmet, blocked = ctx.unmet(), blocked_by(cn_set)
+        log_set = ctx.client.find(LogSet, key.name, namespace=key.namespace) if key is not None else None
+        if blocked is not None or log_set is None:
+            return Declared(refusal=blocked.message if blocked is not None else NO_LOG_SET.message)
+        if cn_set.spec is not None and cn_set.spec.pod_management_policy == POOLING:
+            return Declared(
+                refusal="it belongs to a pool, and pools of upstream's operator are not taken over; delete the CNPool with "
+                "upstream's operator, and declare it again"
+            )
+        specs = CNSpecs(cn_set, LogService.of(with_defaults(log_set)))
+        made = specs.pod("0")
+        return Declared(
+            digest=specs.inputs(),
+            pods=core.PodTemplateSpec(spec=made.spec),
+            trouble=unmet.message if unmet is not None else "",
+        )
 
     async def inputs(self, ctx: Context[CNSet]) -> Inputs | Outcome:
         """The declaration and the objects around it; the first pods wait for the log service and transaction nodes."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from mooring.actor import ConditionState, Context, Move, Note, Outcome, Planned,
 from mooring.cache import rfc3339
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core, policy
+from mooring.operators.matrixone import kruise
 from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import NO_LOG_SET, log_set_of, needs_log_set
@@ -25,6 +27,8 @@ from mooring.operators.matrixone.names import INPUTS, DNNames
 from mooring.operators.matrixone.sets import Surroundings, blocked_by, related
 from mooring.operators.matrixone.specs import DNSpecs, LogService
 from mooring.operators.matrixone.stateful import Found, claims_by_id, correct, step
+from mooring.operators.matrixone.takeover import reserved_trouble
+from mooring.operators.matrixone.takeover_steps import Declared, release, take_over, taken_in
 from mooring.operators.matrixone.types import DNSet, DNSetSpec, DNSetStatus, LogSet, Store
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import RecordRolls, Rollout
@@ -68,8 +72,43 @@ class DNSetActor(Planned[DNSet, Inputs, Snapshot]):
         self._around = around
 
     async def precede(self, ctx: Context[DNSet]) -> Outcome | None:
-        """Nothing is done for a set that upstream's operator manages, or that OpenKruise's workloads run."""
-        return self._around.left_alone(ctx)
+        """Nothing is done while upstream's operator runs; what it made is taken over first."""
+        if (waits := self._around.left_alone(ctx)) is not None:
+            return waits
+        names, pods = DNNames(ctx.obj), self._around.pods(DNSet, ctx.key)
+        found = ctx.children.find(apps.StatefulSet, names.main)
+        step = await take_over(
+            ctx,
+            self._around,
+            kind=kruise.StatefulSet,
+            main=names.main,
+            made=found is not None,
+            pods=pods,
+            claims=self._around.claims(DNSet, ctx.key),
+            look=partial(self._declared, ctx),
+        )
+        step = step or taken_in(ctx, found, pods)
+        return step or (release(ctx) if found is not None else None)
+
+    async def _declared(
+        self,
+        ctx: Context[DNSet],
+        workload: Object | None,
+        claims: Sequence[core.PersistentVolumeClaim],
+    ) -> Declared:
+        """The log service is taken over first."""
+        dn_set, key = with_defaults(ctx.obj), log_set_of(ctx.obj)
+        unmet, blocked = ctx.unmet(), blocked_by(dn_set)
+        log_set = ctx.client.find(LogSet, key.name, namespace=key.namespace) if key is not None else None
+        if blocked is not None or log_set is None:
+            return Declared(refusal=blocked.message if blocked is not None else NO_LOG_SET.message)
+        made = DNSpecs(dn_set, LogService.of(with_defaults(log_set))).stateful_set()
+        return Declared(
+            digest=made_from(made, INPUTS),
+            pods=made.spec.template if made.spec is not None else None,
+            refusal=reserved_trouble(workload, claims),
+            trouble=unmet.message if unmet is not None else "",
+        )
 
     async def inputs(self, ctx: Context[DNSet]) -> Inputs | Outcome:
         """The declaration and the objects around it; the first pods wait for the log service."""

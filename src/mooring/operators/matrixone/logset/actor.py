@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from mooring.actor import Context, Move, Outcome, Planned, Report, Terminal, Verdict
@@ -10,12 +11,14 @@ from mooring.actor.outcome import Wait
 from mooring.kube.object import Key, Object, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
-from mooring.operators.matrixone.bucket.lock import OWNER, Bind, Take, take, with_retention
+from mooring.operators.matrixone import kruise
+from mooring.operators.matrixone.bucket.lock import OWNER, Bind, Take, bound, take, with_retention
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.identity import bootstrap_replicas, read_bootstrap, write_bootstrap
 from mooring.operators.matrixone.logset.inputs import Inputs, snapshot_of
 from mooring.operators.matrixone.logset.moves import DeleteClaim, Release, Repair
 from mooring.operators.matrixone.logset.plan import decide
+from mooring.operators.matrixone.logset.quorum import has_quorum
 from mooring.operators.matrixone.logset.snapshot import Snapshot
 from mooring.operators.matrixone.logset.specs import RELEASED, gated
 from mooring.operators.matrixone.logset.status import report
@@ -23,6 +26,8 @@ from mooring.operators.matrixone.names import BOOTSTRAP, BUCKET_LIVE, INPUTS, Lo
 from mooring.operators.matrixone.sets import Surroundings, blocked_by, related
 from mooring.operators.matrixone.specs import LogSpecs
 from mooring.operators.matrixone.stateful import Found, correct, delete_claim, step
+from mooring.operators.matrixone.takeover import of_upstream, reserved_trouble
+from mooring.operators.matrixone.takeover_steps import Declared, release, take_over, taken_in
 from mooring.operators.matrixone.types import IN_USE, BucketClaim, LogSet, S3Provider, data_retention
 from mooring.operators.workload.effects import delete_pod
 from mooring.operators.workload.moves import DeletePod
@@ -48,8 +53,50 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
         self._around.keeper.forget(key)
 
     async def precede(self, ctx: Context[LogSet]) -> Outcome | None:
-        """Nothing is done for a set that upstream's operator manages, or that OpenKruise's workloads run."""
-        return self._around.left_alone(ctx)
+        """Nothing is done while upstream's operator runs; what it made is taken over first."""
+        if (waits := self._around.left_alone(ctx)) is not None:
+            return waits
+        names, pods = LogNames(ctx.obj), self._around.pods(LogSet, ctx.key)
+        found = ctx.children.find(apps.StatefulSet, names.main)
+        step = await take_over(
+            ctx,
+            self._around,
+            kind=kruise.StatefulSet,
+            main=names.main,
+            made=found is not None,
+            pods=pods,
+            claims=self._around.claims(LogSet, ctx.key),
+            look=partial(self._declared, ctx, pods),
+        )
+        if step is not None or (step := taken_in(ctx, found, pods)) is not None:
+            return step
+        if found is None or not of_upstream(ctx.obj):
+            return None
+        claims = self._around.bucket_claims(ctx.key.namespace)
+        return release(ctx, [one for one in claims if bound(one) == str(ctx.key)])
+
+    async def _declared(
+        self,
+        ctx: Context[LogSet],
+        pods: tuple[core.Pod, ...],
+        workload: Object | None,
+        claims: Sequence[core.PersistentVolumeClaim],
+    ) -> Declared:
+        """The log service has its quorum before the workload of its stores goes."""
+        log_set = with_defaults(ctx.obj)
+        if (blocked := blocked_by(log_set)) is not None:
+            return Declared(refusal=blocked.message)
+        owner = (workload.metadata.uid if workload is not None else None) or ""
+        inputs = Inputs(log_set=log_set, found=Found(set=None, pods=pods, claims=tuple(claims), owner=owner))
+        seen = await self._around.see(ctx.key)
+        quorum = has_quorum(snapshot_of(inputs, seen, now=ctx.now())) if pods else ""
+        made = next(one for one in _objects(inputs) if isinstance(one, apps.StatefulSet))
+        return Declared(
+            digest=made_from(made, INPUTS),
+            pods=made.spec.template if made.spec is not None else None,
+            refusal=reserved_trouble(workload, claims),
+            trouble=quorum,
+        )
 
     async def inputs(self, ctx: Context[LogSet]) -> Inputs | Outcome:
         """The declaration and the objects around it, from the caches."""
