@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ledger",
         "write to a Redis, MariaDB or MySQL, then count the acknowledged writes that it lost",
     ),
+    "import": ("import_", "make a database that runs elsewhere a backup, which a new cluster begins with"),
     "objects": ("objects", "put, get, check, delete or list backups of a store"),
     "new": ("new", "begin a project: an operator of your own"),
     "exec": ("exec", "run a program of Mooring's Python environment"),

@@ -18,6 +18,8 @@ from mooring.runtime.webhooks import Webhook
 
 __all__ = [
     "Demo",
+    "Handover",
+    "Importer",
     "Operator",
     "Option",
     "Replayed",
@@ -84,6 +86,33 @@ class Replayed:
     verdict: Verdict
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importer:
+    """What ``mooring import NAME`` does for an operator: a database that runs elsewhere becomes a backup.
+
+    ``run(store, prefix=..., source=..., user=..., password=..., tls=..., bandwidth=..., show=...)`` gives a
+    `mooring.operators.backup.agent.Result`.
+    """
+
+    name: str
+    doc: str
+    """What SOURCE may be, for the help."""
+    run: Callable[..., Awaitable[Any]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """How ``mooring switchover`` asks for a planned change of the master or primary.
+
+    ``ask(client, obj, to)`` asks, for the best heir where ``to`` is empty, and returns the name of the pod that leads
+    until then. ``leader(obj)`` is the pod that leads by the status of an object as the API server gives it. Both raise
+    `ValueError` with the reason and the remedy.
+    """
+
+    ask: Callable[[Client, Mapping[str, Any], str], Awaitable[str]] = field(repr=False)
+    leader: Callable[[Mapping[str, Any]], str] = field(repr=False)
+
+
 def _no_webhooks(*_: object, **__: object) -> Sequence[Webhook[Any]]:
     return ()
 
@@ -123,6 +152,8 @@ class Operator:
     removal: Removable | None = field(repr=False, default=None)
     """How ``mooring remove-clusters`` deletes its objects."""
     demo: Demo | None = field(repr=False, default=None)
+    importer: Importer | None = field(repr=False, default=None)
+    handover: Handover | None = field(repr=False, default=None)
     agent: Callable[[Sequence[str]], int] | None = field(repr=False, default=None)
     """``mooring agent NAME ARGUMENTS``, which its pods run in Mooring's image; gives the exit status."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.kube.object import Object
-from mooring.operators.operator import Demo, Operator, deferred
+from mooring.operators.operator import Demo, Importer, Operator, deferred
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedule
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR
@@ -46,6 +46,11 @@ OPERATOR = Operator(
         doc="Redis with sentinels survives its master",
         example="redis-sentinel.yaml",
         kind=RedisCluster,
+    ),
+    importer=Importer(
+        name="redis",
+        doc="HOST[:PORT] of a server or of a node of a Redis Cluster, or an RDB file",
+        run=deferred("mooring.operators.redis.backup.imports", "import_redis"),
     ),
     removal=Removable(
         kind=RedisCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims, annotation=SCOPE_ANNOTATION
