@@ -54,7 +54,7 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """As messages call it."""
+        """As messages call it: its operator's."""
         return self.example.removesuffix(".yaml")
 
 
@@ -309,11 +309,11 @@ async def _led_by_another(run: Run, before: dict[str, str]) -> str:
 
 
 @asynccontextmanager
-async def _operators(run: Run, tree: Tree) -> AsyncIterator[None]:
+async def _operators(run: Run, tree: Tree, clusters: Sequence[Cluster]) -> AsyncIterator[None]:
     """``mooring run`` of a tree, from the moment at which it leads."""
     before = await _holders(run)
     words = ("run", "--kubeconfig", run.kubeconfig, "--metrics-port", "0", "--probe-port", "0")
-    chosen = ("--operators", "redis-sentinel,redis-cluster,mysql")
+    chosen = ("--operators", ",".join(one.name for one in clusters))
     log = run.place / f"run-{tree.name}.log"
     async with _process(tree, *words, *chosen, log=log):
         if said := await run.until(lambda: _led_by_another(run, before), within=180.0):
@@ -381,7 +381,7 @@ async def _swap_operators(old: Tree, here: Tree, clusters: Sequence[Cluster]) ->
     with tempfile.TemporaryDirectory(prefix="mooring-upgrade-", ignore_cleanup_errors=True) as name:
         async with _plane(here, Path(name), operators="none") as run, AsyncExitStack() as writing:
             before: dict[str, dict[str, tuple[str, int]]] = {}
-            async with _operators(run, old):
+            async with _operators(run, old, clusters):
                 for one in clusters:
                     await _apply(run, old, one)
                 await _all_ready(run, clusters, f"created by {old.name}")
@@ -393,7 +393,7 @@ async def _swap_operators(old: Tree, here: Tree, clusters: Sequence[Cluster]) ->
                         run.wrong.append(f"{one.name}: no pod is selected by {one.selector}")
                 _say(f"created by {old.name}: {', '.join(f'{k} {len(v)} pods' for k, v in before.items())}")
                 await writing.enter_async_context(_written(run, here, clusters))
-            async with _operators(run, here):
+            async with _operators(run, here, clusters):
                 await _stays(run, clusters, before, f"{old.name} -> {here.name}")
                 for one in clusters:
                     if one.edit is not None:
@@ -404,7 +404,7 @@ async def _swap_operators(old: Tree, here: Tree, clusters: Sequence[Cluster]) ->
                             content_type="application/merge-patch+json",
                         )
                 await _stays(run, clusters, before, f"a live change by {here.name}")
-            async with _operators(run, old):
+            async with _operators(run, old, clusters):
                 await _stays(run, clusters, before, f"{here.name} -> {old.name}")
             await writing.aclose()
             return run.wrong
@@ -450,7 +450,13 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--from", dest="commit", required=True, metavar="COMMIT")
-    parser.add_argument("--only", action="append", default=[], choices=[one.name for one in CLUSTERS])
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=[one.name for one in CLUSTERS],
+        help="these operators alone (default: all)",
+    )
     options = parser.parse_args()
     if not known(options.commit):
         print(f"upgrade: this clone has no commit {options.commit}: git fetch --unshallow", file=sys.stderr)

@@ -102,15 +102,15 @@ class Importer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """How ``mooring switchover`` asks for a planned change of the master or primary.
+    """How ``mooring switchover`` asks for a planned change of a master or primary.
 
-    ``ask(client, obj, to)`` asks, for the best heir where ``to`` is empty, and returns the name of the pod that leads
-    until then. ``leader(obj)`` is the pod that leads by the status of an object as the API server gives it. Both raise
+    ``leaders(raw)`` are the pods that lead, by the status of an object as the API server gives it.
+    ``ask(client, raw, leader, to)`` asks for another one than ``leader``, for ``to`` where it is not empty; raises
     `ValueError` with the reason and the remedy.
     """
 
-    ask: Callable[[Client, Mapping[str, Any], str], Awaitable[str]] = field(repr=False)
-    leader: Callable[[Mapping[str, Any]], str] = field(repr=False)
+    leaders: Callable[[Mapping[str, Any]], Sequence[str]] = field(repr=False)
+    ask: Callable[[Client, Mapping[str, Any], str, str], Awaitable[None]] = field(repr=False)
 
 
 def _no_webhooks(*_: object, **__: object) -> Sequence[Webhook[Any]]:
