@@ -4,7 +4,7 @@ CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 LOCK = uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate pyproject.toml
 
-.PHONY: nightly web help check format types generated test test-all test-operator test-clusters mutants flakes kubernetes kubernetes-down transcript bare image dist site specs crds soak soak-mysql campaign campaign-real bench api lock
+.PHONY: upgrade audit nightly web help check format types generated test test-all test-operator test-clusters mutants flakes kubernetes kubernetes-down transcript bare image dist site specs crds soak soak-mysql campaign campaign-real bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -17,6 +17,7 @@ check: ## everything that needs no server: lint, format, types, layers, generate
 	$(DEV) python hack/objects.py --check
 	$(DEV) python -m mooring crds --check
 	$(DEV) python -m hack.metrics --check
+	$(DEV) python -m hack.manpage --check
 	$(DEV) python hack/web.py --check
 	./mooring --help >/dev/null
 
@@ -24,10 +25,11 @@ format: ## format and fix what can be fixed by itself
 	$(DEV) ruff check --fix .
 	$(DEV) ruff format .
 
-generated: ## generate the typed objects, the CRDs and the list of metrics again
+generated: ## generate the typed objects, the CRDs, the list of metrics and the manual page again
 	$(DEV) python hack/objects.py
 	$(DEV) python -m mooring crds --write
 	$(DEV) python -m hack.metrics
+	$(DEV) python -m hack.manpage
 
 crds: generated ## the same
 
@@ -48,6 +50,12 @@ nightly: ## long variants that CI leaves out
 
 mutants: ## break every listed mechanism and see its test fail: make mutants ONLY='cache*'
 	$(DEV) python hack/mutants.py -j $(or $(JOBS),2) --only '$(or $(ONLY),*)'
+
+upgrade: ## from an earlier commit to this tree and back, with clusters that are written to: make upgrade FROM=8309e4a2 ARGS='--only mysql'
+	$(DEV) python hack/upgrade.py --from $(FROM) $(ARGS)
+
+audit: ## known vulnerabilities of the locked dependencies, by PyPI
+	$(DEV) python hack/audit.py
 
 flakes: ## tests that fail now and then: make flakes ROUNDS=10 LOAD=4 KINDS=busy,pinned TIERS=unit ARGS='tests/cli/test_why.py'
 	$(DEV) python hack/flakes.py --rounds $(or $(ROUNDS),10) --load $(or $(LOAD),4) $(if $(KINDS),--kinds $(KINDS)) \

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if not __package__:  # run as a program: its siblings are found from the root of the tree
     sys.path.insert(0, str(ROOT))
 
-from mooring.cli.main import COMMANDS, _parser, shown_version  # noqa: E402
+from mooring.cli.main import COMMANDS, EXITS, _parser, shown_version  # noqa: E402
 
 __all__ = ["build", "main"]
 
@@ -251,7 +251,9 @@ def _commands(place: Path) -> Iterator[str]:
     lines = [
         "# Command line",
         "",
-        "Exit status: 0 done, 1 failed (the reason comes last), 2 wrong usage, 130 interrupted.",
+        "| exit status | |",
+        "|---|---|",
+        *(f"| {status} | {_plain(what)} |" for status, what in EXITS),
         "",
     ]
     for name, (_, what) in COMMANDS.items():

@@ -11,6 +11,7 @@ import msgspec
 
 from mooring.catalog import Collection, Entry
 from mooring.cli.create import add_value_options
+from mooring.cli.listing import add_output_option, show, table
 from mooring.cli.offered import (
     FIELD_MANAGER,
     Cluster,
@@ -20,6 +21,7 @@ from mooring.cli.offered import (
     refused,
     typed,
 )
+from mooring.cli.why import kinds_of
 from mooring.console import Problem
 from mooring.console.problems import refusal
 from mooring.console.related import collections_of, manifest_of
@@ -34,9 +36,10 @@ _UNSEEN = {"denied": "you may not list them", "unserved": "the cluster does not 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser("backup", help="back up a service, schedule backups, or list them")
-    parser.add_argument("entry", metavar="ENTRY")
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("entry", metavar="ENTRY", help="of the catalog; or KIND/NAME, without NAME")
+    parser.add_argument("name", metavar="NAME", nargs="?", default="")
     parser.add_argument("--list", action="store_true", help="the backups and schedules there are")
+    add_output_option(parser)
     parser.add_argument(
         "--in",
         dest="collection",
@@ -61,20 +64,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _backup(cluster: Cluster, options: argparse.Namespace) -> int:
-    entry = cluster.entry(options.entry)
+    entry, name = _meant(cluster, options.entry, options.name)
     one = None if options.list else _chosen(entry, options.collection)
-    shown = await collections_of(cluster.client, entry, namespace=cluster.namespace, name=options.name)
+    shown = await collections_of(cluster.client, entry, namespace=cluster.namespace, name=name)
     if one is None or one.create is None:
-        _print(entry, shown)
+        if options.output == "table":
+            _print(entry, shown)
+        else:
+            show(_rows(shown), {}, output=options.output, name="backups")
         return 0
-    await cluster.read(entry, options.name)
+    await cluster.read(entry, name)
     # What is not given is as it was for the newest one, such as where it goes.
     begun: dict[str, Any] = next(each["values"] for each in shown if each["name"] == one.name)
     values = begun | typed(one.create.parameters.properties, options.set, options.set_file)
-    called = options.called or f"{options.name[:46]}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    called = options.called or f"{name[:46]}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     body = {"name": called, "values": values}
     try:
-        manifest = manifest_of(one, namespace=cluster.namespace, instance=options.name, body=body)
+        manifest = manifest_of(one, namespace=cluster.namespace, instance=name, body=body)
     except Problem as problem:
         raise refused(problem) from problem
     query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
@@ -91,6 +97,36 @@ async def _backup(cluster: Cluster, options: argparse.Namespace) -> int:
     else:
         print(f"created: {one.target.kind} {called} in {cluster.namespace}")
     return 0
+
+
+def _meant(cluster: Cluster, entry: str, name: str) -> tuple[Entry, str]:
+    """The entry and the name, of ``ENTRY NAME`` or of ``KIND/NAME``; raises `Refused`."""
+    if "/" not in entry:
+        if not name:
+            raise Refused("give ENTRY NAME, or KIND/NAME")
+        return cluster.entry(entry), name
+    if name:
+        raise Refused(f"{entry} has a name already: {name} is one too many")
+    kinds, name = kinds_of(entry)
+    for kind in kinds:
+        for one in cluster.entries.values():
+            if one.spec.target.resource == kind.resource:
+                return one, name
+    raise Refused(
+        f"the catalog has no entry for {entry.partition('/')[0]}; it has {', '.join(cluster.entries)}"
+    )
+
+
+def _rows(shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every object of every collection, for programs."""
+    found = []
+    for each in shown:
+        names = [column["title"]["en"] for column in each["columns"]]
+        for row in each.get("rows") or ():
+            cells = dict(zip(names, row["cells"], strict=True))
+            head = {"collection": each["name"], "name": row["name"], "outcome": row["outcome"]}
+            found.append({**head, "created": row["created"], **cells})
+    return found
 
 
 def _chosen(entry: Entry, name: str) -> Collection:
@@ -111,11 +147,8 @@ def _print(entry: Entry, shown: list[dict[str, Any]]) -> None:
             continue
         head = ["NAME", "OUTCOME", *(column["title"]["en"].upper() for column in each["columns"]), "CREATED"]
         rows = [[row["name"], row["outcome"], *row["cells"], row["created"]] for row in each["rows"]]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        for line in [head, *rows] if rows else []:
-            print(
-                "  " + "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-            )
+        for line in table([head, *rows]) if rows else ():
+            print(f"  {line}")
         if not rows:
             print("  none yet")
         if each["truncated"]:

@@ -11,6 +11,7 @@ import msgspec
 import yaml
 
 from mooring.catalog import CatalogError, Entry, defaults, lint, lint_schema, load_catalog, parse_entry
+from mooring.cli import listing
 from mooring.cli.offered import Refused, add_catalog_option
 from mooring.runtime.crd import to_yaml
 
@@ -25,6 +26,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verbs = parser.add_subparsers(metavar="list|show|lint", required=True)
     listed = verbs.add_parser("list", help="every entry with its kind and what it is")
     add_catalog_option(listed)
+    listing.add_output_option(listed)
     listed.set_defaults(run=show_all)
     shown = verbs.add_parser("show", help="the fields, plans and defaults of an entry")
     shown.add_argument("entry")
@@ -46,14 +48,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def show_all(options: argparse.Namespace) -> int:
     """A line for every entry."""
-    entries = load_catalog(options.catalog_dir).values()
-    rows = [("ENTRY", "KIND", "PLANS", "WHAT")]
-    for entry in entries:
-        target, plans = entry.spec.target, ",".join(plan.name for plan in entry.spec.plans) or "-"
-        rows.append((entry.name, f"{target.kind}.{target.group}", plans, entry.spec.display.title.en))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        print("  ".join([*(row[column].ljust(widths[column]) for column in range(3)), row[3]]))
+    rows = [
+        {
+            "name": entry.name,
+            "kind": f"{entry.spec.target.kind}.{entry.spec.target.group}",
+            "plans": [plan.name for plan in entry.spec.plans],
+            "title": entry.spec.display.title.en,
+        }
+        for entry in load_catalog(options.catalog_dir).values()
+    ]
+    columns = {"name": "ENTRY", "kind": "KIND", "plans": "PLANS", "title": "WHAT"}
+    listing.show(rows, columns, output=options.output, name="entries")
     return 0
 
 

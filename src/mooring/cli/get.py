@@ -6,9 +6,8 @@ import argparse
 import asyncio
 from typing import Any
 
-import msgspec
-
 from mooring.catalog import Entry, editable, mask, values_of
+from mooring.cli.listing import as_json, table
 from mooring.cli.offered import Cluster, add_cluster_options, on_cluster
 from mooring.console import distinct
 from mooring.console.rows import row, status_of
@@ -48,7 +47,7 @@ async def _get(cluster: Cluster, options: argparse.Namespace) -> int:
             case "yaml":
                 print(to_yaml(shown), end="")
             case "json":
-                print(_json(shown))
+                print(as_json(shown))
             case _:
                 values = values_of(entry, editable(live, entry.sensitive))
                 print("\n".join(f"{name}={_text(value)}" for name, value in _flat(values)))
@@ -57,14 +56,11 @@ async def _get(cluster: Cluster, options: argparse.Namespace) -> int:
     found = await asyncio.gather(*(_rows(cluster, entry) for entry in entries))
     rows = [one for some in found for one in some]
     if options.output in ("yaml", "json"):
-        print(_json(rows) if options.output == "json" else to_yaml({"instances": rows}))
+        print(as_json(rows) if options.output == "json" else to_yaml({"instances": rows}))
         return 0
-    table = [("ENTRY", "NAME", "PHASE", "MESSAGE")]
-    table += [(one["entry"], one["name"], one["phase"], one["message"].partition("\n")[0]) for one in rows]
-    widths = [max(len(line[column]) for line in table) for column in range(3)]
-    for line in table:
-        text = "  ".join([*(line[column].ljust(widths[column]) for column in range(3)), line[3]])
-        print(text.rstrip())
+    lines = [["ENTRY", "NAME", "PHASE", "MESSAGE"]]
+    lines += [[one["entry"], one["name"], one["phase"], one["message"].partition("\n")[0]] for one in rows]
+    print("\n".join(table(lines)))
     return 0
 
 
@@ -90,7 +86,3 @@ def _flat(values: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

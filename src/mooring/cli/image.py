@@ -6,6 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
+from mooring.cli.listing import add_output_option, show
 from mooring.local.directory import DataDirectory, default_directory
 from mooring.local.node.imagestore import ImageStore, LoadedImage
 from mooring.local.node.loading import load
@@ -31,6 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     loading.set_defaults(run=_load)
     listed = actions.add_parser("list", help="list the images that were loaded")
+    add_output_option(listed)
     listed.set_defaults(run=_list)
     remove = actions.add_parser("remove", help="remove images, or names of images")
     remove.add_argument("images", nargs="+", metavar="IMAGE", help="a name, an id, or NAME@DIGEST")
@@ -78,13 +80,19 @@ def _say(reference: str, text: str) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    rows = [("NAME", "ID", "SIZE", "CREATED")]
-    for image in _store(options).images():
-        created = image.created[:10] or "-"
-        rows += [(name, _short(image), _size(image.size), created) for name in image.names or ("<none>",)]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    rows = [
+        {
+            "name": name,
+            "id": _short(image),
+            "bytes": image.size,
+            "size": _size(image.size),
+            "created": image.created[:10],
+        }
+        for image in _store(options).images()
+        for name in image.names or ("<none>",)
+    ]
+    columns = {"name": "NAME", "id": "ID", "size": "SIZE", "created": "CREATED"}
+    show(rows, columns, output=options.output, name="images")
     return 0
 
 

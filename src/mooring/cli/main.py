@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "create": ("create", "create a service of the catalog"),
     "get": ("get", "the services there are, or one of them"),
     "backup": ("backup", "back up a service, schedule backups, or list them"),
+    "switchover": ("switchover", "let another server lead: a planned change of the master or primary"),
     "edit": ("edit", "change a service: fields, or its manifest in $EDITOR"),
     "delete": ("delete", "delete a service, after saying what goes and what stays"),
     "run": ("run", "run the operators alone, against any Kubernetes cluster"),
@@ -43,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ledger",
         "write to a Redis, MariaDB or MySQL, then count the acknowledged writes that it lost",
     ),
+    "import": ("import_", "make a database that runs elsewhere a backup, which a new cluster begins with"),
     "objects": ("objects", "put, get, check, delete or list backups of a store"),
     "new": ("new", "begin a project: an operator of your own"),
     "exec": ("exec", "run a program of Mooring's Python environment"),
@@ -55,6 +57,19 @@ HIDDEN = {
     "check-metrics": "check_metrics",
     "complete": "complete",
 }
+
+
+#: Commands of a checkout, which the manual page leaves out.
+DEVELOPERS = frozenset({"test", "exec"})
+#: The exit statuses of every command, for the help, the manual page and the site.
+EXITS: tuple[tuple[str, str], ...] = (
+    ("0", "Done."),
+    ("1", "Failed, or what was asked for is not so; the reason is the last line on standard error."),
+    ("2", "Wrong usage; mooring ledger: no server could be asked."),
+    ("130", "Interrupted (Ctrl-C)."),
+    ("141", "The program that reads the output has ended."),
+    ("other", "That of the program which mooring enter, exec and test run."),
+)
 
 
 def shown_version() -> str:
@@ -72,7 +87,7 @@ def shown_version() -> str:
 def _parser(chosen: str) -> argparse.ArgumentParser:
     """The parser, complete for the chosen command alone."""
     parser = argparse.ArgumentParser(
-        prog="mooring",
+        prog="kubectl mooring" if Path(sys.argv[0]).name == "kubectl-mooring" else "mooring",
         description="Operators for Redis, MySQL and MatrixOne on Kubernetes, and a Kubernetes control plane for this machine.",
         epilog="Start with: mooring demo",
     )

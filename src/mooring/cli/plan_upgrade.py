@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mooring.cli.listing import add_output_option, show
 from mooring.kube import Client, Config, HttpTransport, NotFound
 from mooring.kube.object import Object
 from mooring.operators.backup.types import BackupObject, ScheduleObject
@@ -33,6 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--kubeconfig", type=Path, help="default: $KUBECONFIG, ~/.kube/config, the pod's account"
     )
     parser.add_argument("--context", help="context of the kubeconfig")
+    add_output_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -54,13 +57,17 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
     try:
-        found = False
+        rows: list[dict[str, Any]] = []
         for kind, plan_upgrade in upgrade_plans():
             for one in await _all(client, kind, options.namespace):
-                found = True
                 for planned in await plan_upgrade(client, one):
-                    print(told(f"{one.metadata.namespace}/{one.metadata.name}", planned))
-        if not found:
+                    cluster = f"{one.metadata.namespace}/{one.metadata.name}"
+                    rows.append({"kind": kind.resource.kind, "cluster": cluster, **asdict(planned)})
+                    if options.output == "table":
+                        print(told(cluster, planned))
+        if options.output != "table":
+            show(rows, {}, output=options.output, name="plans")
+        elif not rows:
             print("There is no cluster.")
     finally:
         await client.close()

@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from mooring.cli.detached import CONSOLE, READY, detach, take_over_output
+from mooring.cli.main import shown_version
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import add_operator_options, chosen, until_signalled
 from mooring.kube import Client, Config
@@ -234,6 +235,7 @@ def enter_namespaces(
     apart = pods and rootless.needed()
     lock = directory.take(keep=apart)
     try:
+        directory.stamp(shown_version())
         sock = listen(address)
     except BaseException:
         os.close(lock)

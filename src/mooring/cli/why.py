@@ -35,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     kind = next(iter(OPERATORS.values())).kinds[0].resource.kind.lower()
     parser.add_argument("object", metavar="KIND/NAME", help=f"for example {kind}/demo")
-    parser.add_argument("--namespace", "-n", default="default", help="default: default")
+    parser.add_argument("--namespace", "-n", default="", help="default: the context's namespace")
     parser.add_argument(
         "--kubeconfig", type=Path, help="default: $KUBECONFIG, ~/.kube/config, the pod's account"
     )
@@ -60,12 +60,12 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     kinds, name = kinds_of(options.object)
-    client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
+    config = Config.load(options.kubeconfig, options.context)
+    namespace = options.namespace or config.namespace
+    client = Client(HttpTransport(config))
     try:
         looked = [
-            await gather(
-                client, one.resource, namespace=options.namespace, name=name, hint=_hint(one.resource)
-            )
+            await gather(client, one.resource, namespace=namespace, name=name, hint=_hint(one.resource))
             for one in kinds
         ]
         kind, facts = next(

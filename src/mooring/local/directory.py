@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import json
 import os
 import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 __all__ = [
+    "FORMAT",
     "DataDirectory",
     "DirectoryInUse",
     "DirectoryUnusable",
@@ -23,6 +26,8 @@ __all__ = [
     "write_private",
 ]
 
+FORMAT: Final = 1
+"""What the directory looks like. A version of Mooring that changes it so that earlier ones would misread it counts on."""
 #: Seconds for a process that has just taken the lock to write down who it is.
 _OWNER_SECONDS = 2.0
 
@@ -94,6 +99,34 @@ class DataDirectory:
     @property
     def _lock(self) -> Path:
         return self.path / "lock"
+
+    @property
+    def _stamp(self) -> Path:
+        """The version that used the directory last."""
+        return self.path / "version.json"
+
+    def stamp(self, version: str) -> None:
+        """Note the version that uses the directory from now on; raises `DirectoryUnusable` for one of a newer format.
+
+        Call it with the directory locked. A directory of a version that noted nothing has the first format.
+        """
+        try:
+            found = json.loads(self._stamp.read_text())
+            noted, by = int(found["format"]), str(found["version"])
+        except FileNotFoundError:
+            noted, by = 1, ""
+        except (ValueError, KeyError, TypeError) as error:
+            raise DirectoryUnusable(
+                f"{self._stamp} cannot be read: restore the directory from a copy, or remove the file if you are sure "
+                f"that no later version than {version} used the directory"
+            ) from error
+        if noted > FORMAT:
+            raise DirectoryUnusable(
+                f"{self.path} was last used by Mooring {by}, whose data (format {noted}) this version, {version}, cannot "
+                f"read (format {FORMAT}); nothing was changed. Use Mooring {by} or later, or give another --data-dir"
+            )
+        if by != version or noted != FORMAT:
+            write_private(self._stamp, json.dumps({"format": FORMAT, "version": version}).encode())
 
     def exists(self) -> bool:
         """Whether a control plane has used this directory."""

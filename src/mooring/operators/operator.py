@@ -18,6 +18,8 @@ from mooring.runtime.webhooks import Webhook
 
 __all__ = [
     "Demo",
+    "Handover",
+    "Importer",
     "Operator",
     "Option",
     "Replayed",
@@ -84,6 +86,33 @@ class Replayed:
     verdict: Verdict
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importer:
+    """What ``mooring import NAME`` does for an operator: a database that runs elsewhere becomes a backup.
+
+    ``run(store, prefix=..., source=..., user=..., password=..., tls=..., bandwidth=..., show=...)`` gives a
+    `mooring.operators.backup.agent.Result`.
+    """
+
+    name: str
+    doc: str
+    """What SOURCE may be, for the help."""
+    run: Callable[..., Awaitable[Any]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """How ``mooring switchover`` asks for a planned change of a master or primary.
+
+    ``leaders(raw)`` are the pods that lead, by the status of an object as the API server gives it.
+    ``ask(client, raw, leader, to)`` asks for another one than ``leader``, for ``to`` where it is not empty; raises
+    `ValueError` with the reason and the remedy.
+    """
+
+    leaders: Callable[[Mapping[str, Any]], Sequence[str]] = field(repr=False)
+    ask: Callable[[Client, Mapping[str, Any], str, str], Awaitable[None]] = field(repr=False)
+
+
 def _no_webhooks(*_: object, **__: object) -> Sequence[Webhook[Any]]:
     return ()
 
@@ -123,6 +152,8 @@ class Operator:
     removal: Removable | None = field(repr=False, default=None)
     """How ``mooring remove-clusters`` deletes its objects."""
     demo: Demo | None = field(repr=False, default=None)
+    importer: Importer | None = field(repr=False, default=None)
+    handover: Handover | None = field(repr=False, default=None)
     agent: Callable[[Sequence[str]], int] | None = field(repr=False, default=None)
     """``mooring agent NAME ARGUMENTS``, which its pods run in Mooring's image; gives the exit status."""
 

@@ -8,6 +8,7 @@ event or a status text; keys that sound like secrets are hidden whatever they ho
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections import OrderedDict
@@ -141,7 +142,9 @@ def configure_logging(*, level: str = "info", json: bool | None = None, stream: 
         render = [
             structlog.processors.format_exc_info,
             _redact,
-            structlog.dev.ConsoleRenderer(colors=out.isatty(), timestamp_key="time"),
+            structlog.dev.ConsoleRenderer(
+                colors=out.isatty() and not os.environ.get("NO_COLOR"), timestamp_key="time"
+            ),
         ]
     structlog.configure(
         processors=[*shared, *render],

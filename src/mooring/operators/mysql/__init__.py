@@ -13,7 +13,7 @@ from mooring.operators.mysql import compatible
 from mooring.operators.mysql.backup.types import MySQLBackup, MySQLBackupSchedule
 from mooring.operators.mysql.names import CLUSTER, MANAGED_SELECTOR
 from mooring.operators.mysql.types import MySQLCluster
-from mooring.operators.operator import Demo, Operator, deferred
+from mooring.operators.operator import Demo, Handover, Operator, deferred
 from mooring.operators.workload.removal import Removable
 
 __all__ = ["KINDS", "OPERATOR", "MySQLBackup", "MySQLBackupSchedule", "MySQLCluster", "register", "webhooks"]
@@ -42,6 +42,10 @@ OPERATOR = Operator(
     webhooks=webhooks,
     backups=(MySQLBackup, MySQLBackupSchedule),
     explain=deferred(f"{_HERE}.explain", "explain"),
+    handover=Handover(
+        leaders=deferred("mooring.operators.mysql.handover", "primary"),
+        ask=deferred("mooring.operators.mysql.handover", "ask"),
+    ),
     save=deferred(f"{_HERE}.explain", "save"),
     replay=deferred(f"{_HERE}.explain", "replay"),
     plan_upgrade=deferred(f"{_HERE}.upgrade", "plan_upgrade"),

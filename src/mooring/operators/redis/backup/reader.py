@@ -48,6 +48,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[str]
     """One for each shard."""
     sharded: bool = False
+    masters: bool = False
+    """Without shards: a master may be read too."""
 
 
 class NotRead(Exception):
@@ -62,11 +64,17 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_all(
-    source: Source, *, password: str, run: Path, account: str = "", tls: ssl.SSLContext | None = None
+    source: Source,
+    *,
+    password: str | Sequence[Login],
+    run: Path,
+    account: str = "",
+    tls: ssl.SSLContext | None = None,
 ) -> dict[str, str]:
     """Write every part; returns the facts of the manifest. Raises `NotRead`.
 
-    ``account`` is the password of the account `BACKUP`, where servers have one; ``password`` is the default user's.
+    ``account`` is the password of the account `BACKUP`, where servers have one; ``password`` is the default user's, or
+    what to try of accounts.
     """
     keys = [(BACKUP, account)] if account else []
     dial = Dial(connect_timeout=5.0, reply_timeout=10.0, tls=tls, keys=keys)
@@ -80,7 +88,8 @@ async def read_all(
             )
     facts: dict[str, str] = {}
     for part, shard in zip(source.parts, shards, strict=True):
-        found = await _read(dial, shard, password, run / part, replicas_only=not source.sharded, tls=tls)
+        replicas_only = not (source.sharded or source.masters)
+        found = await _read(dial, shard, password, run / part, replicas_only=replicas_only, tls=tls)
         facts |= found if not source.sharded else {f"{name}.{part}": text for name, text in found.items()}
         if shard.slots:
             facts[f"slots.{part}"] = shard.slots
@@ -93,7 +102,7 @@ async def read_all(
     return facts
 
 
-async def _shards(dial: Dial, pods: Sequence[Candidate], password: str) -> list[Shard]:
+async def _shards(dial: Dial, pods: Sequence[Candidate], password: str | Sequence[Login]) -> list[Shard]:
     """The masters with slots, each with the servers that may be read, as the first node that answers tells."""
     refusals = []
     for pod in pods:
@@ -160,7 +169,13 @@ def _count(slots: str) -> int:
 
 
 async def _read(
-    dial: Dial, shard: Shard, password: str, out: Path, *, replicas_only: bool, tls: ssl.SSLContext | None
+    dial: Dial,
+    shard: Shard,
+    password: str | Sequence[Login],
+    out: Path,
+    *,
+    replicas_only: bool,
+    tls: ssl.SSLContext | None,
 ) -> dict[str, str]:
     """One shard from the first server that gives a snapshot; once a byte was written there is no other try."""
     refusals = []
@@ -212,7 +227,7 @@ async def _read(
 
 
 async def _usable(
-    dial: Dial, one: Candidate, password: str, *, replicas_only: bool
+    dial: Dial, one: Candidate, password: str | Sequence[Login], *, replicas_only: bool
 ) -> tuple[dict[str, str], Login]:
     """INFO of a server that can be read now, and what it took from us; raises `Denied` for another."""
     async with dial.link(one.address, password=password) as link:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.kube.object import Object
-from mooring.operators.operator import Operator, Option, deferred, minutes, seconds
+from mooring.operators.operator import Handover, Operator, Option, deferred, minutes, seconds
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedule
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR
@@ -54,6 +54,10 @@ OPERATOR = Operator(
         ),
     ),
     explain=deferred(f"{_HERE}.explain", "explain"),
+    handover=Handover(
+        leaders=deferred("mooring.operators.redis.handover", "masters"),
+        ask=deferred("mooring.operators.redis.handover", "evict"),
+    ),
     save=deferred(f"{_HERE}.saved", "save"),
     replay=deferred(f"{_HERE}.saved", "replay"),
     plan_upgrade=deferred(f"{_HERE}.saved", "plan_upgrade"),

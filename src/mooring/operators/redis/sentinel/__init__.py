@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.kube.object import Object
-from mooring.operators.operator import Demo, Operator, deferred
+from mooring.operators.operator import Demo, Handover, Importer, Operator, deferred
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedule
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR
@@ -37,6 +37,10 @@ OPERATOR = Operator(
     webhooks=webhooks,
     backups=(RedisBackup, RedisBackupSchedule),
     explain=deferred(f"{_HERE}.explain", "explain"),
+    handover=Handover(
+        leaders=deferred("mooring.operators.redis.handover", "sentinel_master"),
+        ask=deferred("mooring.operators.redis.handover", "evict"),
+    ),
     save=deferred(f"{_HERE}.saved", "save"),
     replay=deferred(f"{_HERE}.saved", "replay"),
     plan_upgrade=deferred(f"{_HERE}.saved", "plan_upgrade"),
@@ -46,6 +50,11 @@ OPERATOR = Operator(
         doc="Redis with sentinels survives its master",
         example="redis-sentinel.yaml",
         kind=RedisCluster,
+    ),
+    importer=Importer(
+        name="redis",
+        doc="HOST[:PORT] of a server or of a node of a Redis Cluster, or an RDB file",
+        run=deferred("mooring.operators.redis.backup.imports", "import_redis"),
     ),
     removal=Removable(
         kind=RedisCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims, annotation=SCOPE_ANNOTATION
