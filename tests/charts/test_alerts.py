@@ -151,6 +151,12 @@ CASES: dict[str, list[Case]] = {
     "MooringMatrixOneBackupNotVerified": _aged(
         "mooring_matrixone_backup_last_verified_timestamp_seconds", 120
     ),
+    "MooringVolumesAtMaximum": [
+        Case(
+            series={_series("mooring_volumes_at_maximum"): "0x5 1x20 0x9"}, fires=["14m"], quiet=["9m", "28m"]
+        ),
+        Case(series={_series("mooring_volumes_at_maximum"): "0x5 1x2 0x9"}, quiet=["7m", "12m"]),
+    ],
     "MooringOperatorAbsent": [
         Case(series={}, fires=["3m"], quiet=["1m"], labels=JOB),
         Case(series={_series("leader_election_master_status", name="mooring"): "0x9"}, quiet=["5m"]),

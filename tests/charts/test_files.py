@@ -92,3 +92,5 @@ def test_the_right_to_run_commands_in_pods_can_be_left_out(tmp_path: Path) -> No
 
     assert "pods/exec" in rights()
     assert "pods/exec" not in rights("rbac.exec=false")
+    assert "pods/exec" in rights("rbac.exec=false", "rbac.volumes=true")
+    assert "pods/exec" not in rights("rbac.volumes=true", "operators=matrixone")

@@ -269,8 +269,10 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [namespaces]
   verbs: [get]
 {{- end }}
-{{- if and (has "redis-cluster" $names) .Values.rbac.exec }}
-# Whether the process of a master that does not answer stands still. API servers ask for one verb, newer ones for both.
+{{- $growing := and .Values.rbac.volumes (or (has "redis-sentinel" $names) (has "redis-cluster" $names) (has "mysql" $names)) }}
+{{- if or $growing (and (has "redis-cluster" $names) .Values.rbac.exec) }}
+# df, where volumes are to grow by themselves; and of Redis Cluster whether the process of a master that does not answer
+# stands still. API servers ask for one verb, newer ones for both.
 - apiGroups: [""]
   resources: [pods/exec]
   verbs: [get, create]

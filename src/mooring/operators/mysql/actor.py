@@ -38,6 +38,7 @@ from mooring.operators.mysql.trial import is_trial, with_trial
 from mooring.operators.mysql.tuning import after as tuned
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
 from mooring.operators.workload.cpu import CPU, CPUReader
+from mooring.operators.workload.growing import Growing
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.ownership import SizeOwners
 from mooring.operators.workload.scope import Scoped
@@ -83,6 +84,13 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self._owners = SizeOwners(manager.client.live, "size")
         self._cpu = CPUReader(manager.client.live)
         self._refusals = Refusals()
+        self.growing = Growing(
+            manager,
+            operator=self.name,
+            container="mysql",
+            path="/var/lib/mysql",
+            wake=lambda key: self.wake(key),
+        )
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
@@ -112,6 +120,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self._owners.forget(key)
         self._cpu.forget(key)
         self._refusals.clear(key)
+        self.growing.forget(key)
         self._metrics.forget(key)
 
     async def inputs(self, ctx: Context[MySQLCluster]) -> Inputs | Outcome:
@@ -125,7 +134,11 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         around = [*found, *pods, *self._claims.of(ctx.key), *self._nodes_of(pods)]
         inputs = read_inputs(ctx.obj, Surroundings(around), now=ctx.now())
         if isinstance(inputs, Inputs):
-            inputs = replace(inputs, refused=self._refusals.of(ctx.key, inputs.growth.volumes))
+            refused = self._refusals.of(ctx.key, inputs.growth.volumes)
+            storage = ctx.obj.spec.storage if ctx.obj.spec is not None else None
+            spec = storage.autogrow if storage is not None else None
+            filling = self.growing.decide(ctx, spec, inputs.status.autogrow, inputs.growth)
+            inputs = replace(inputs, refused=refused, filling=filling)
             return with_trial(inputs, self._trials.of(ctx.key), seen, now=ctx.now())
         return inputs
 
@@ -280,5 +293,6 @@ def _register(
     actor.wake = controller.enqueue
     manager.serve(f"{actor.name} servers", actor.databases.serve)
     manager.serve(f"{actor.name} archives", actor.archivers.serve)
+    manager.serve(f"{actor.name} volumes", actor.growing.run)
     if scope == "all":
         manager.serve(f"{actor.name} scopes", lambda: actor.scoped.take_up(controller.enqueue))

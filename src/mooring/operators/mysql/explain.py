@@ -12,7 +12,7 @@ from mooring.operators.mysql import saved
 from mooring.operators.mysql.topology import Topology
 from mooring.operators.mysql.types import MySQLCluster
 from mooring.operators.operator import Replayed, SavedDecision
-from mooring.operators.workload.explain import autoscaling, configuration, rolls
+from mooring.operators.workload.explain import autoscaling, configuration, filling, rolls
 from mooring.operators.workload.saved import NotDecided
 
 __all__ = ["explain", "lines", "replay", "save", "seen"]
@@ -47,6 +47,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} is to be seeded again: {one['reseed']}"
     yield from autoscaling(status)
     yield from configuration(status)
+    yield from filling(status)
     yield from _tuning(status.get("tuning") or {})
     if failure := status.get("retry"):
         yield f"{failure.get('step')} failed {failure.get('times')} times: {failure.get('message')}"

@@ -34,6 +34,7 @@ from mooring.operators.mysql.types import (
     size_of,
 )
 from mooring.operators.mysql.validate import validate
+from mooring.operators.workload.autogrow import Filling
 from mooring.operators.workload.autoscale import policy_of
 from mooring.operators.workload.certificates import CertificateError, ends, given, issued, trust
 from mooring.operators.workload.claims import claim_name, is_older
@@ -76,6 +77,8 @@ class Inputs:
     """What keeps the declaration from being met; the cluster runs on as it is."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Why claims cannot have the declared size, by name."""
+    filling: Filling = field(default_factory=Filling)
+    """What was decided about claims that grow by themselves."""
 
     @property
     def growth(self) -> Growth:
@@ -325,10 +328,13 @@ def _unlike(spec: MySQLClusterSpec, there: apps.StatefulSet | None, around: Surr
         kind = "claims" if claimed else "emptyDirs"
         text = f"spec.storage: the pods keep their data on {kind}; put it back, or move the data to another cluster"
         return Wait("StorageChanged", text, after=30.0, stalled=True)
+    where, most = "spec.storage.size", storage.size
+    if storage.autogrow is not None:
+        where, most = "spec.storage.autogrow.maxSize", storage.autogrow.max_size
     for name, claim in sorted(around.claims.items()) if claimed else ():
-        one = volume_of(claim, storage.size) if storage.size else None
+        one = volume_of(claim, most) if most else None
         if one is not None and one.requested and one.too_large:
-            (text,) = Growth(where="spec.storage.size", volumes=(one,)).unmet()
+            (text,) = Growth(where=where, volumes=(one,)).unmet()
             return Wait("StorageChanged", text, after=30.0, stalled=True)
         given = claim.spec.storage_class_name if claim.spec else None
         if storage.storage_class and given and given != storage.storage_class:

@@ -52,6 +52,7 @@ from mooring.operators.mysql.types import (
     Storage,
     size_of,
 )
+from mooring.operators.workload.autogrow import in_force
 from mooring.operators.workload.certificates import AUTHORITY, CERTIFICATE, KEY
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import READ_ONLY, apart, config_volume, encoded, field_value
@@ -337,8 +338,9 @@ class Specs:
 
     @property
     def storage_size(self) -> str:
-        """The declared size of every claim."""
-        return (self._spec.storage.size if self._spec.storage else None) or _STORAGE
+        """The size of every claim: as declared, or grown beyond it."""
+        storage, status = self._spec.storage or Storage(), self._cluster.status
+        return in_force(storage.autogrow, status.autogrow if status else None, storage.size or _STORAGE)
 
     def _claims(self) -> list[core.PersistentVolumeClaim] | None:
         if not self._declares_claims:
@@ -360,6 +362,8 @@ class Specs:
         number = max(self.size, self._there)
         return Growth(
             where="spec.storage.size",
+            autogrow="spec.storage.autogrow",
+            data=DATA,
             volumes=claimed_volumes(wanted, [self.names.pod(at) for at in range(number)], claims),
             refused=refused or {},
         )

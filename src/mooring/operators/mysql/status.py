@@ -113,6 +113,7 @@ def _seen(
         at_risk=at_risk(snapshot),
         instances=instances,
         volumes=inputs.growth.shown(),
+        autogrow=inputs.filling.status,
     )
 
 
@@ -234,7 +235,7 @@ def _instead(inputs: Inputs, snapshot: Snapshot, unknown: Sequence[str]) -> Wait
     ]
     if snapshot.topology.accounts is not None and snapshot.topology.accounts.error:
         unmet.append(f"accounts cannot be read: {snapshot.topology.accounts.error}")
-    unmet += [*inputs.growth.unmet(), *unknown]
+    unmet += [*inputs.growth.unmet(), *inputs.filling.unmet(), *unknown]
     if unmet:
         return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
     autoscale = snapshot.status.autoscale

@@ -15,6 +15,7 @@ from mooring.kube.part import Part
 from mooring.objectstore import Target
 from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.mysql.names import BACKUP, MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
+from mooring.operators.workload.autogrow import AutogrowSpec, AutogrowStatus
 from mooring.operators.workload.autoscale import AutoscaleSpec, AutoscaleStatus, autoscale_rules, in_force
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.overlay import PodTemplate
@@ -88,6 +89,7 @@ class Storage(Part, frozen=True, kw_only=True):
     empty_dir: Annotated[
         core.EmptyDirVolumeSource | None, F("An emptyDir instead of claims: the data of a pod goes with it.")
     ] = None
+    autogrow: Annotated[AutogrowSpec | None, F("The claims grow by themselves when they fill up.")] = None
 
 
 class DurabilitySpec(Part, frozen=True, kw_only=True):
@@ -606,6 +608,9 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     at_risk: Annotated[str | None, F("What one failure would cost now.")] = None
     instances: Annotated[list[Instance] | None, F("Every pod.")] = None
     volumes: Annotated[list[VolumeStatus] | None, F("Claims that do not have the declared size.")] = None
+    autogrow: Annotated[
+        AutogrowStatus | None, F("How full the volumes are, where they grow by themselves.")
+    ] = None
     members: Annotated[dict[str, Recorded] | None, F("What is known of each pod's data.")] = None
     last_server_id: Annotated[
         int | None, F("The newest server_id that was given; every start has its own.")

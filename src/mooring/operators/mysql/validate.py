@@ -27,6 +27,7 @@ from mooring.operators.mysql.types import (
     Storage,
     User,
 )
+from mooring.operators.workload.autogrow import autogrow_faults
 from mooring.operators.workload.autoscale import autoscale_faults
 from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
@@ -128,6 +129,9 @@ def _storage(storage: Storage) -> Iterator[Problem]:
     if storage.empty_dir is not None and storage.keep_after_deletion:
         text = "an emptyDir goes with its pod; remove this, or the emptyDir"
         yield Problem("spec.storage.keepAfterDeletion", text)
+    declared, claimed = storage.size or "1Gi", storage.empty_dir is None
+    for field, text in autogrow_faults(storage.autogrow, declared=declared, claimed=claimed):
+        yield Problem(f"spec.storage.autogrow{field}", text)
     if storage.size is None:
         return
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mooring.operators.workload.autoscale import CONTESTED, UNKNOWN
 
-__all__ = ["autoscaling", "configuration", "password", "rolls"]
+__all__ = ["autoscaling", "configuration", "filling", "password", "rolls"]
 
 
 def rolls(status: Mapping[str, Any]) -> Iterator[str]:
@@ -44,6 +44,18 @@ def configuration(status: Mapping[str, Any]) -> Iterator[str]:
     for key, result in (status.get("config") or {}).items():
         if result.get("state") != "Applied":
             yield f"spec.config.{key}: {result.get('state')}: {result.get('message')}"
+
+
+def filling(status: Mapping[str, Any]) -> Iterator[str]:
+    """How full volumes are that grow by themselves; conditions say what is in the way."""
+    found = status.get("autogrow") or {}
+    if found.get("usedPercent") is None:
+        return
+    hours, size = found.get("fullInHours"), found.get("size")
+    ends = f", full within {hours} h if it goes on like this" if hours else ""
+    grown = f"; they grew to {size} at {found['grownAt']}" if size and found.get("grownAt") else ""
+    held = f"; {found['reason']}: {found['message']}" if found.get("reason") else ""
+    yield f"The fullest volume is about {found['usedPercent']} % full{ends}{grown}{held}"
 
 
 def password(status: Mapping[str, Any]) -> Iterator[str]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from aiohttp import WSMsgType
-
 from mooring.kube import KubeError
 from mooring.kube.transport import HttpTransport
+from mooring.operators.workload.command import output_of
 
 __all__ = ["APART", "SAMPLES", "reads_still", "stands_still"]
 
@@ -21,8 +20,6 @@ APART: Final = 0.5
 """Seconds between the two looks: an idle Redis is switched to ten times a second."""
 WITHIN: Final = 3.0
 """Seconds until the answer must be there; a node that is down or overloaded gives none."""
-_OUT, _ERROR = 1, 3
-_PROTOCOL: Final = "v4.channel.k8s.io"
 SAMPLES: Final = f"""
 for at in 1 2; do
   for one in /proc/[0-9]*; do
@@ -58,22 +55,7 @@ async def stands_still(transport: HttpTransport, namespace: str, pod: str, *, co
     """Look twice at the server in this container; False also where there is no answer, or no right to ask."""
     try:
         async with asyncio.timeout(WITHIN):
-            return reads_still(await _output(transport, namespace, pod, container))
+            said = await output_of(transport, namespace, pod, container=container, script=SAMPLES)
+            return reads_still(said)
     except (KubeError, TimeoutError, OSError):
         return False
-
-
-async def _output(transport: HttpTransport, namespace: str, pod: str, container: str) -> str:
-    query = [("stdout", "true"), ("stderr", "false"), ("container", container)]
-    query += [("command", word) for word in ("sh", "-c", SAMPLES)]
-    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
-    said = bytearray()
-    async with transport.websocket(path, query=query, protocols=(_PROTOCOL,)) as socket:
-        async for message in socket:
-            if message.type != WSMsgType.BINARY or not message.data:
-                continue
-            if message.data[0] == _ERROR:
-                break
-            if message.data[0] == _OUT:
-                said += message.data[1:]
-    return said.decode(errors="replace")

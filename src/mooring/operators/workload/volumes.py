@@ -38,8 +38,10 @@ __all__ = [
     "claims_to_make",
     "grow",
     "make_claims",
+    "size_of",
     "sized_as",
     "volume_of",
+    "with_size",
 ]
 
 ASK_AGAIN: Final = timedelta(minutes=5)
@@ -118,10 +120,10 @@ def claimed_volumes(
     """The claims there are of these pods, beside ``templates`` as declared; sizes that cannot be read are left out."""
     found = []
     for template in templates:
-        wanted = _request(template)
+        wanted = size_of(template)
         for pod in pods if _size(wanted) is not None else ():
             claim = claims.get(claim_name(template.metadata.name or "", pod))
-            if claim is not None and _size(_request(claim)) is not None:
+            if claim is not None and _size(size_of(claim)) is not None:
                 found.append(volume_of(claim, wanted, pod=pod))
     return tuple(found)
 
@@ -134,7 +136,7 @@ def volume_of(claim: core.PersistentVolumeClaim, wanted: str, *, pod: str = "") 
         claim=claim.metadata.name or "",
         pod=pod,
         wanted=wanted,
-        requested=_request(claim),
+        requested=size_of(claim),
         capacity=str((status.capacity or {}).get(_STORAGE, "")) if bound else "",
         uid=claim.metadata.uid or "",
         version=claim.metadata.resource_version or "",
@@ -153,7 +155,8 @@ def volume_of(claim: core.PersistentVolumeClaim, wanted: str, *, pod: str = "") 
     )
 
 
-def _request(claim: core.PersistentVolumeClaim) -> str:
+def size_of(claim: core.PersistentVolumeClaim) -> str:
+    """The size that a claim asks for, as written; "" where it names none."""
     resources = claim.spec.resources if claim.spec else None
     return str(((resources.requests if resources else None) or {}).get(_STORAGE, ""))
 
@@ -174,11 +177,19 @@ def awaiting_volumes(pods: Iterable[Pod], volumes: Iterable[Volume]) -> list[Pod
     return [changed(pod, resize_since=since.get(pod.name)) for pod in pods]
 
 
+def with_size(claim: core.PersistentVolumeClaim, size: str) -> core.PersistentVolumeClaim:
+    """The claim, asking for another size."""
+    spec = claim.spec or core.PersistentVolumeClaimSpec()
+    resources = spec.resources or core.VolumeResourceRequirements()
+    requests = {**(resources.requests or {}), _STORAGE: size}
+    return replace(claim, spec=replace(spec, resources=replace(resources, requests=requests)))
+
+
 def sized_as(
     declared: core.PersistentVolumeClaimSpec, given: core.PersistentVolumeClaimSpec
 ) -> core.PersistentVolumeClaimSpec:
     """``declared`` with the size of ``given``: what cannot be changed is compared apart from what can."""
-    size = _request(core.PersistentVolumeClaim(spec=given))
+    size = size_of(core.PersistentVolumeClaim(spec=given))
     if not size or declared.resources is None:
         return declared
     requests = {**(declared.resources.requests or {}), _STORAGE: size}
@@ -191,9 +202,18 @@ class Growth:
 
     where: str
     """The field that declares the size."""
+    autogrow: str = ""
+    """The field that lets them grow by themselves."""
+    data: str = ""
+    """The volume with the data; where claims are of several volumes, only its claims grow by themselves."""
     volumes: tuple[Volume, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     """What the API server said, by claim."""
+
+    @property
+    def filling(self) -> tuple[Volume, ...]:
+        """The claims that can grow by themselves."""
+        return tuple(one for one in self.volumes if one.claim == claim_name(self.data, one.pod))
 
     def shown(self) -> list[VolumeStatus] | None:
         """For status; ``None`` while every claim has the declared size."""
@@ -350,10 +370,10 @@ def claims_to_make(
 ) -> list[core.PersistentVolumeClaim]:
     """Claims of pods to come whose template in the StatefulSet has another size than is declared."""
     kept = (live.spec.volume_claim_templates if live is not None and live.spec is not None else None) or ()
-    sizes = {one.metadata.name: _size(_request(one)) for one in kept}
+    sizes = {one.metadata.name: _size(size_of(one)) for one in kept}
     made = []
     for template in templates:
-        name, wanted = template.metadata.name or "", _size(_request(template))
+        name, wanted = template.metadata.name or "", _size(size_of(template))
         if wanted is None or sizes.get(name) in (None, wanted):
             continue
         made += [

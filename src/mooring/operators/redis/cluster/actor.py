@@ -59,6 +59,7 @@ from mooring.operators.redis.cluster.writes import carry_out, mounted, record_no
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.passwords import logins
 from mooring.operators.workload.claims import own_claims, owned
+from mooring.operators.workload.growing import Growing, record
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.process import stands_still
 from mooring.operators.workload.scope import Scoped
@@ -119,6 +120,9 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         """Brings the next pass over a cluster forward."""
         self.pulse = Pulse(lambda key: self.wake(key))
         self._refusals = Refusals()
+        self.growing = Growing(
+            manager, operator=NAME, container="redis", path="/data", wake=lambda key: self.wake(key)
+        )
         self._restores = ClusterRestores(manager, NAME, namespaces=namespaces)
         self._takeover = Takeover(manager, self._given, self.snapshot, namespaced=bool(namespaces))
         self.related = (
@@ -140,6 +144,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         self._unknown.forget(key)
         self.pulse.forget(key)
         self._refusals.clear(key)
+        self.growing.forget(key)
 
     def deleted(self, obj: RedisCluster) -> None:
         """Record what becomes of its objects and its data."""
@@ -164,7 +169,10 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         await self._unknown.read(ctx)
         inputs = self._given(ctx, self._pods.of(ctx.key), restore=await self._restores.look(ctx))
         refused = self._refusals.of(ctx.key, inputs.growth.volumes)
-        inputs = replace(inputs, refused=refused)
+        storage = inputs.spec.storage
+        spec = storage.autogrow if storage is not None else None
+        filling = self.growing.decide(ctx, spec, inputs.status.autogrow, inputs.growth)
+        inputs = replace(inputs, refused=refused, filling=filling)
         if inputs.live is not None:
             return inputs
         if early := not_begun(inputs, look_again=self._look_again):
@@ -193,6 +201,8 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         wrong = [claim for claim in self._claims.of(ctx.key) if owned(ctx.obj, claim) is not goes]
         if wrong:
             return ctx.act("OwnClaims", own_claims, ctx, wrong, goes)
+        if inputs.filling.due:
+            return ctx.act("RecordVolumes", record, ctx, inputs.status, inputs.filling)
         small = self._refusals.due(ctx.key, inputs.growth.volumes, ctx.now())
         return ctx.act("GrowVolumes", grow, ctx, small, self._refusals) if small else None
 
@@ -282,6 +292,7 @@ def register(
     controller: Any = next(one for one in manager.controllers if one.name == NAME)
     actor.wake = controller.enqueue
     manager.serve(f"{NAME} pulse", actor.pulse.run)
+    manager.serve(f"{NAME} volumes", actor.growing.run)
     actor.scoped.serve()
     if not backups:
         return

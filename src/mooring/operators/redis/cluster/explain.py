@@ -8,7 +8,7 @@ from typing import Any
 from mooring.kube.client import Client
 from mooring.operators.redis.cluster.slots import show
 from mooring.operators.redis.cluster.topology import Seen
-from mooring.operators.workload.explain import password, rolls
+from mooring.operators.workload.explain import filling, password, rolls
 
 __all__ = ["explain", "lines", "seen"]
 
@@ -28,6 +28,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     if retry := status.get("retry"):
         yield f"{retry.get('step')} fails since {retry.get('since')}: {retry.get('message')}"
     yield from password(status)
+    yield from filling(status)
     # HarmonyCloud's conditions are one for each redis node.
     for one in status.get("conditions") or ():
         if "domainName" in one and one.get("status") != "True":

@@ -46,6 +46,7 @@ from mooring.operators.redis.users.plan import state_of
 from mooring.operators.redis.users.status import refused_by
 from mooring.operators.redis.users.template import ready
 from mooring.operators.redis.versions import unread, version_in, why_unread
+from mooring.operators.workload.autogrow import Filling
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
 from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
@@ -157,6 +158,8 @@ class Inputs:
     """The restore that the cluster begins with, until it succeeded."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Why claims cannot have the declared size, by name."""
+    filling: Filling = field(default_factory=Filling)
+    """What was decided about claims that grow by themselves."""
 
     @property
     def growth(self) -> Growth:

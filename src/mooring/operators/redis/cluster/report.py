@@ -132,6 +132,7 @@ def _observed(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> RedisClus
         users=users.results(status.users, snapshot.users, servers, now=snapshot.now),
         other_users=users.other_users(snapshot.users, servers),
         volumes=inputs.growth.shown(),
+        autogrow=inputs.filling.status,
     )
     if status.slot_plan is not None:
         status = replace(status, slot_plan=progress(status.slot_plan, snapshot))
@@ -160,7 +161,13 @@ def _at_rest(
     """What a cluster at rest still does not follow of its declaration."""
     if (blocked := snapshot.blocked) is not None:
         return Wait(blocked.reason, blocked.message, look_again, stalled=True)
-    if left := [*_unmet(inputs), *inputs.growth.unmet(), *users.unmet(status.users), *inputs.unknown]:
+    if left := [
+        *_unmet(inputs),
+        *inputs.growth.unmet(),
+        *inputs.filling.unmet(),
+        *users.unmet(status.users),
+        *inputs.unknown,
+    ]:
         return Wait("NotAsDeclared", "; ".join(left), look_again, stalled=True)
     if growing := inputs.growth.wait(after=look_again):
         return growing

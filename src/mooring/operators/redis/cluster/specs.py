@@ -53,6 +53,7 @@ from mooring.operators.redis.tls import volume as tls_volume
 from mooring.operators.redis.users.held import Access
 from mooring.operators.redis.users.inputs import closes
 from mooring.operators.redis.users.template import inputs_of
+from mooring.operators.workload.autogrow import in_force
 from mooring.operators.workload.containers import apart, config_volume, field_value, memory_volume
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.network import allow, of_labels, of_namespace
@@ -60,7 +61,7 @@ from mooring.operators.workload.network import policy as policy_of
 from mooring.operators.workload.overlay import declared as declared_of
 from mooring.operators.workload.overlay import overlaid
 from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete, replicas_of
-from mooring.operators.workload.volumes import Growth, claimed_volumes, claims_to_make
+from mooring.operators.workload.volumes import Growth, claimed_volumes, claims_to_make, size_of, with_size
 
 __all__ = ["DEFAULTS", "FORCED", "Found", "Orders", "Specs", "template_lines"]
 
@@ -339,8 +340,8 @@ class Specs:
         return self.declared_claims()
 
     def declared_claims(self) -> list[core.PersistentVolumeClaim] | None:
-        """The claims of each pod as declared."""
-        return [
+        """The claims of each pod as declared; the first of them, with the data, may have grown beyond that."""
+        made = [
             core.PersistentVolumeClaim(
                 metadata=meta.ObjectMeta(
                     name=one.metadata.name or DATA,
@@ -350,7 +351,13 @@ class Specs:
                 spec=one.spec,
             )
             for one in self._spec.volume_claim_templates or ()
-        ] or None
+        ]
+        if not made:
+            return None
+        storage, status = self._spec.storage, self._cluster.status
+        given, size = storage.autogrow if storage is not None else None, size_of(made[0])
+        grown = in_force(given, status.autogrow if status is not None else None, size)
+        return made if grown == size else [with_size(made[0], grown), *made[1:]]
 
     def growth(
         self, claims: Mapping[str, core.PersistentVolumeClaim], refused: Mapping[str, str] | None = None
@@ -361,6 +368,8 @@ class Specs:
         number = max(self._spec.replicas or 0, self._there)
         return Growth(
             where="spec.volumeClaimTemplates",
+            autogrow="spec.storage.autogrow",
+            data=self._data_volume()[0],
             volumes=claimed_volumes(wanted, [self.names.pod(at) for at in range(number)], claims),
             refused=refused or {},
         )

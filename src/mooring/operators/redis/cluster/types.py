@@ -18,6 +18,7 @@ from mooring.kube.quantity import parse_quantity
 from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.redis.tls import TlsSpec
 from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
+from mooring.operators.workload.autogrow import AutogrowSpec, AutogrowStatus
 from mooring.operators.workload.network import NetworkAccess
 from mooring.operators.workload.overlay import PodTemplate
 from mooring.operators.workload.volumes import VolumeStatus
@@ -98,6 +99,12 @@ class Volumes(Part, frozen=True, kw_only=True):
     ] = None
 
 
+class ClusterStorage(Part, frozen=True, kw_only=True):
+    """The claims with the data; ``volumeClaimTemplates`` declares them."""
+
+    autogrow: Annotated[AutogrowSpec | None, F("The claims grow by themselves when they fill up.")] = None
+
+
 class RedisClusterPod(Part, frozen=True, kw_only=True):
     """The redis instances."""
 
@@ -176,6 +183,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     volume_claim_templates: Annotated[
         list[core.PersistentVolumeClaim] | None, F("Claims of each pod; the first holds the data.")
     ] = None
+    storage: Annotated[ClusterStorage | None, F("How the claims with the data grow.")] = None
     volumes: Annotated[Volumes | None, F("As pod[0].volumes, which counts where both are given.")] = None
     type: Annotated[
         str | None, F("cluster, or replication with two nodes; sentinel is another kind.", max_length=64)
@@ -294,6 +302,9 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     ] = None
     restore: Annotated[RestoreStatus | None, F("How the cluster got its first data.")] = None
     volumes: Annotated[list[VolumeStatus] | None, F("Claims that do not have the declared size.")] = None
+    autogrow: Annotated[
+        AutogrowStatus | None, F("How full the volumes are, where they grow by themselves.")
+    ] = None
     observed_generation: Annotated[int | None, F("The generation this describes.")] = None
     standard_conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing and Stalled.")] = None
 

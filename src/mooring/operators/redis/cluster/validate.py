@@ -34,10 +34,11 @@ from mooring.operators.redis.passwords import unusable
 from mooring.operators.redis.tls import OLDEST
 from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
+from mooring.operators.workload.autogrow import autogrow_faults
 from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import claim_size_faults, resource_faults
-from mooring.operators.workload.volumes import sized_as
+from mooring.operators.workload.volumes import size_of, sized_as
 
 __all__ = ["FOREGROUND", "invalid_scaling", "unmet", "validate", "warnings"]
 
@@ -74,10 +75,19 @@ def validate(cluster: RedisCluster) -> list[Problem]:
             for at, claim in enumerate(spec.volume_claim_templates or ())
             for fault in claim_size_faults(f"spec.volumeClaimTemplates[{at}]", claim)
         ),
+        *_autogrow(spec),
         *_strategy(spec),
         *_rate(cluster),
         *faults(spec.pod_template, ours(spec)),
     ]
+
+
+def _autogrow(spec: RedisClusterSpec) -> list[Problem]:
+    claims = spec.volume_claim_templates or []
+    given = spec.storage.autogrow if spec.storage is not None else None
+    declared = size_of(claims[0]) if claims else ""
+    faults = autogrow_faults(given, declared=declared, claimed=bool(claims))
+    return [Problem(f"spec.storage.autogrow{field}", text) for field, text in faults]
 
 
 def _tls(spec: RedisClusterSpec) -> list[Problem]:

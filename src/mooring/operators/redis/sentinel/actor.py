@@ -40,7 +40,8 @@ from mooring.operators.redis.sentinel.status import after_step, after_users, rep
 from mooring.operators.redis.sentinel.steps import Steps
 from mooring.operators.redis.sentinel.takeover import Predecessor, left_to
 from mooring.operators.redis.sentinel.topology import Topology
-from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisClusterStatus
+from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, spec_of
+from mooring.operators.workload.growing import Growing
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
 from mooring.operators.workload.surroundings import Surroundings
@@ -83,6 +84,9 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         self.listener = Listener(lambda key: self.wake(key), self._dial)
         self._metrics = Metrics(manager)
         self._refusals = Refusals()
+        self.growing = Growing(
+            manager, operator=NAME, container="redis", path="/data", wake=lambda key: self.wake(key)
+        )
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim)
@@ -102,6 +106,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         self.listener.forget(key)
         self._unknown.forget(key)
         self._refusals.clear(key)
+        self.growing.forget(key)
         self._metrics.forget(key)
 
     # --- one pass ------------------------------------------------------------------------------------------
@@ -123,7 +128,10 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         await self._restores.read(ctx)
         if not isinstance(inputs, Inputs):
             return self._refuse(ctx, inputs)
-        return replace(inputs, refused=self._refusals.of(ctx.key, inputs.growth.volumes))
+        refused = self._refusals.of(ctx.key, inputs.growth.volumes)
+        spec, status = spec_of(ctx.obj).storage, inputs.status.autogrow
+        filling = self.growing.decide(ctx, spec.autogrow if spec is not None else None, status, inputs.growth)
+        return replace(inputs, refused=refused, filling=filling)
 
     def children(self, ctx: Context[RedisCluster], inputs: Inputs) -> Outcome | None:
         """The step that brings the child objects in line, unless the cluster is paused."""
@@ -215,6 +223,7 @@ def register(
     controller: Any = next(one for one in manager.controllers if one.name == NAME)
     actor.wake = controller.enqueue
     manager.serve(f"{NAME} listener", actor.listener.run)
+    manager.serve(f"{NAME} volumes", actor.growing.run)
     actor.scoped.serve()
     if not backups:
         return

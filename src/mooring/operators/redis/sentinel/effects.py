@@ -29,6 +29,7 @@ from mooring.operators.redis.users.moves import UsersDone
 from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import rolls_itself, stop_rolling
 from mooring.operators.workload.claims import own_claims, owned
+from mooring.operators.workload.growing import record
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.statefulset import mounted_config_maps
 from mooring.operators.workload.volumes import Refusals, grow, make_claims
@@ -56,6 +57,8 @@ def correct_children(ctx: Context[RedisCluster], inputs: Inputs, refusals: Refus
     wrong = [claim for claim in claims if owned(ctx.obj, claim) is specs.keeps_claims]
     if wrong and storage is not None and storage.persistent_volume_claim is not None:
         return ctx.act("OwnClaims", own_claims, ctx, wrong, not specs.keeps_claims)
+    if inputs.filling.due:
+        return ctx.act("RecordVolumes", record, ctx, inputs.status, inputs.filling)
     if small := refusals.due(ctx.key, inputs.growth.volumes, ctx.now()):
         return ctx.act("GrowVolumes", grow, ctx, small, refusals)
     return None

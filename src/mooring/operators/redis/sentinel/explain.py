@@ -7,7 +7,7 @@ from typing import Any
 
 from mooring.kube.client import Client
 from mooring.operators.redis.sentinel.topology import Topology
-from mooring.operators.workload.explain import configuration, password, rolls
+from mooring.operators.workload.explain import configuration, filling, password, rolls
 
 __all__ = ["explain", "lines", "seen"]
 
@@ -29,6 +29,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
             reason = f" ({one['reason']})" if one.get("reason") else ""
             yield f"{one.get('name')}: {one.get('state')}{reason} since {one.get('since')}"
     yield from configuration(status)
+    yield from filling(status)
     for claim in status.get("quarantined") or ():
         yield f"Foreign data is kept on the volume {claim}"
     if last := status.get("lastFailover"):

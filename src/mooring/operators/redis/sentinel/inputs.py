@@ -52,6 +52,7 @@ from mooring.operators.redis.users.held import Held as HeldUsers
 from mooring.operators.redis.users.inputs import accounts_in, declares, read_access, secrets_of
 from mooring.operators.redis.users.plan import state_of as users_state
 from mooring.operators.redis.users.template import ready
+from mooring.operators.workload.autogrow import Filling
 from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.configuration import parse_keys
 from mooring.operators.workload.credentials import Kept, PasswordState, secret_value
@@ -98,6 +99,8 @@ class Inputs:
     """What keeps the declaration from being met; the cluster runs on as it is."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Why claims cannot have the declared size, by name."""
+    filling: Filling = field(default_factory=Filling)
+    """What was decided about claims that grow by themselves."""
 
     @property
     def growth(self) -> Growth:

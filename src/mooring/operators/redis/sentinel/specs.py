@@ -49,6 +49,7 @@ from mooring.operators.redis.tls import volume as tls_volume
 from mooring.operators.redis.users.held import Access
 from mooring.operators.redis.users.inputs import closes
 from mooring.operators.redis.users.template import inputs_of
+from mooring.operators.workload.autogrow import in_force
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import (
     apart,
@@ -65,7 +66,14 @@ from mooring.operators.workload.overlay import declared as declared_of
 from mooring.operators.workload.overlay import merged, overlaid, read_security
 from mooring.operators.workload.services import ServiceSpec
 from mooring.operators.workload.statefulset import is_current, on_delete, replicas_of
-from mooring.operators.workload.volumes import Growth, claimed_volumes, claims_to_make, sized_as
+from mooring.operators.workload.volumes import (
+    Growth,
+    claimed_volumes,
+    claims_to_make,
+    size_of,
+    sized_as,
+    with_size,
+)
 
 __all__ = ["Found", "Specs", "gate_arguments"]
 
@@ -427,7 +435,11 @@ class Specs:
         metadata = meta.ObjectMeta(
             name=claim.metadata.name or DATA, labels=labels, annotations=claim.metadata.annotations
         )
-        return [core.PersistentVolumeClaim(metadata=metadata, spec=claim.spec)]
+        made = core.PersistentVolumeClaim(metadata=metadata, spec=claim.spec)
+        storage, status = self._spec.storage, self._cluster.status
+        given = storage.autogrow if storage is not None else None
+        size = in_force(given, status.autogrow if status is not None else None, size_of(made))
+        return [with_size(made, size) if size != size_of(made) else made]
 
     def growth(
         self, claims: Mapping[str, core.PersistentVolumeClaim], refused: Mapping[str, str] | None = None
@@ -437,6 +449,8 @@ class Specs:
         alike = there is not None and bool(wanted) and wanted[0].metadata.name == self.volume_name
         return Growth(
             where=f"{_CLAIM}.spec.resources.requests.storage",
+            autogrow="spec.storage.autogrow",
+            data=self.volume_name,
             volumes=claimed_volumes(wanted if alike else (), self._pods(self._size), claims),
             refused=refused or {},
         )

@@ -68,6 +68,7 @@ def report(
         users=users_status.results(status.users, users, servers, now=snapshot.now),
         other_users=users_status.other_users(users, servers),
         volumes=inputs.growth.shown(),
+        autogrow=inputs.filling.status,
         sentinel_ip=entry,
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
     )
@@ -105,6 +106,7 @@ def _instead(inputs: Inputs, status: RedisClusterStatus, unknown: Sequence[str])
     unmet += [
         *([storage] if storage else []),
         *inputs.growth.unmet(),
+        *inputs.filling.unmet(),
         *users_status.unmet(status.users),
         *unknown,
     ]

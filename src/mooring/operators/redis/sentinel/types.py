@@ -19,6 +19,7 @@ from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.tls import Ports, TlsProgress, TlsSpec
 from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
+from mooring.operators.workload.autogrow import AutogrowSpec, AutogrowStatus
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.network import NetworkAccess
 from mooring.operators.workload.overlay import PodTemplate
@@ -95,6 +96,7 @@ class RedisStorage(Part, frozen=True, kw_only=True):
         core.PersistentVolumeClaim | None,
         F("The claim made for every redis pod; its metadata.name names the volume."),
     ] = None
+    autogrow: Annotated[AutogrowSpec | None, F("The claims grow by themselves when they fill up.")] = None
 
 
 class RedisExporter(Part, frozen=True, kw_only=True):
@@ -344,6 +346,9 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     selector: Annotated[str | None, F("Label selector of the redis pods.")] = None
     restore: Annotated[RestoreStatus | None, F("How the cluster got its first data.")] = None
     volumes: Annotated[list[VolumeStatus] | None, F("Claims that do not have the declared size.")] = None
+    autogrow: Annotated[
+        AutogrowStatus | None, F("How full the volumes are, where they grow by themselves.")
+    ] = None
     quarantined: Annotated[list[str] | None, F("Claims whose foreign data is kept from being replaced.")] = (
         None
     )

@@ -23,10 +23,12 @@ from mooring.operators.redis.sentinel.types import (
 from mooring.operators.redis.tls import OLDEST
 from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
+from mooring.operators.workload.autogrow import autogrow_faults
 from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import claim_size_faults, resource_faults
 from mooring.operators.workload.services import SERVICE_TYPES
+from mooring.operators.workload.volumes import size_of
 
 __all__ = ["forbidden_keys", "validate"]
 
@@ -154,6 +156,9 @@ def _storage(storage: RedisStorage) -> Iterator[Problem]:
     elif claim is not None:
         where = "spec.storage.persistentVolumeClaim"
         yield from (Problem(*fault) for fault in claim_size_faults(where, claim))
+    declared = size_of(claim) if claim is not None else ""
+    for field, text in autogrow_faults(storage.autogrow, declared=declared, claimed=claim is not None):
+        yield Problem(f"spec.storage.autogrow{field}", text)
 
 
 def _sentinel_config(sentinel: SentinelSettings) -> Iterator[Problem]:
