@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from mooring.operators.backup.retention import Kept, Policy, outdated
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def good(day: int, **more: bool) -> Kept:
+def good(day: int, **more: Any) -> Kept:
     return Kept(name=f"b{day}", at=NOW - timedelta(days=day), good=True, **more)
 
 
