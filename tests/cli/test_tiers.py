@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from typing import IO
 
 import pytest
 from tests.by_operator import marker_of
@@ -158,3 +160,28 @@ def test_an_operator_without_tests_is_an_error(
 )
 def test_a_test_bears_the_marker_of_the_operator_that_it_is_about(path: str, marker: str) -> None:
     assert marker_of(Path("/clone") / path) == marker
+
+
+def test_tiers_that_mostly_wait_run_side_by_side_and_their_output_follows(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert tests._groups(["unit", "cluster", "matrixone", "browser"]) == [
+        ["unit"],
+        ["cluster", "matrixone"],
+        ["browser"],
+    ]
+    both = threading.Barrier(2, timeout=30)  # neither passes unless both run
+
+    def pytest_runs(arguments: list[str], *, output: IO[bytes] | None, **_: object) -> int:
+        both.wait()
+        if output is not None:
+            output.write(b"of the tier beside")
+        return 0 if output is None else 1
+
+    monkeypatch.setattr(tests, "_pytest", pytest_runs)
+    monkeypatch.setattr(tests, "_build_for", lambda tier, root: 0)
+    monkeypatch.setattr(tests, "ensure", lambda programs: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    assert status("--tier", "cluster", "--tier", "matrixone") == 1
+    assert "of the tier beside" in capfd.readouterr().out

@@ -12,9 +12,11 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from mooring.cli.packages import BROWSER, COMPILER, NODE, TESTS, ensure
 from mooring.cli.program import checkout
@@ -34,7 +36,8 @@ class Tier:
     ``real`` ones run on the real control plane instead of the embedded one.
     ``asked`` ones run only when asked for by name.
     What ``builds`` needs programs that take minutes to build, once; ``first``, before its tests start, since from within
-    a plain user's namespaces nothing can be downloaded.
+    a plain user's namespaces nothing can be downloaded. Of all tiers, one runs ``beside`` another whose tests mostly wait
+    for a single cluster; its output follows when both are over.
     """
 
     marked: str
@@ -45,6 +48,7 @@ class Tier:
     builds: bool = False
     first: bool = False
     asked: bool = False
+    beside: str = ""
 
 
 #: Fastest first.
@@ -66,7 +70,12 @@ TIERS: dict[str, Tier] = {
     "cluster": Tier(marked="cluster and not soak and not nightly", workers=1, rooted=True, builds=True),
     # MatrixOne's own processes. Not the marker `matrixone`, which is of that operator's tests in every tier.
     "matrixone": Tier(
-        marked="mo_service and not soak and not nightly", workers=1, namespaced=True, builds=True, first=True
+        marked="mo_service and not soak and not nightly",
+        workers=1,
+        namespaced=True,
+        builds=True,
+        first=True,
+        beside="cluster",
     ),
     # The console as people use it. As a plain user the plane needs namespaces, and makes them itself.
     "browser": Tier(marked="browser and not soak and not nightly", workers=1),
@@ -133,8 +142,19 @@ def _run_tiers(
 ) -> int:
     with tempfile.TemporaryDirectory(prefix="mooring-test-seconds-") as place:
         status, seconds = 0, {tier: Path(place) / tier for tier in tiers}
-        for tier in tiers:
-            status = _run_tier(tier, options, root=root, built=built, seconds=seconds[tier])
+        for group in _groups(tiers):
+            with ThreadPoolExecutor() as pool:
+                others = [
+                    pool.submit(_aside, tier, options, root=root, built=built, seconds=seconds[tier])
+                    for tier in group[1:]
+                ]
+                status = _run_tier(group[0], options, root=root, built=built, seconds=seconds[group[0]])
+            for other in others:
+                later, said = other.result()
+                sys.stdout.flush()
+                sys.stdout.buffer.write(said)
+                sys.stdout.flush()
+                status = status or later
             if status:
                 break
         ran = {tier: _seconds_in(file) for tier, file in seconds.items()}
@@ -146,10 +166,38 @@ def _run_tiers(
     return status
 
 
-def _run_tier(
+def _groups(tiers: list[str]) -> list[list[str]]:
+    """The tiers in their order, those that run side by side together."""
+    groups: list[list[str]] = []
+    for tier in tiers:
+        together = [group for group in groups if TIERS[tier].beside and TIERS[tier].beside == group[0]]
+        if together:
+            together[0].append(tier)
+        else:
+            groups.append([tier])
+    return groups
+
+
+def _aside(
     name: str, options: argparse.Namespace, *, root: Path, built: Callable[[], None], seconds: Path
+) -> tuple[int, bytes]:
+    """Run one tier beside another: its status, and what it printed."""
+    with tempfile.TemporaryFile() as output:
+        status = _run_tier(name, options, root=root, built=built, seconds=seconds, output=output)
+        output.seek(0)
+        return status, output.read()
+
+
+def _run_tier(
+    name: str,
+    options: argparse.Namespace,
+    *,
+    root: Path,
+    built: Callable[[], None],
+    seconds: Path,
+    output: IO[bytes] | None = None,
 ) -> int:
-    """Run one tier; the status is 0 where none of its tests matched the given arguments."""
+    """Run one tier, its output to this file; the status is 0 where none of its tests matched the given arguments."""
     tier = TIERS[name]
     if tier.builds:
         built()
@@ -167,7 +215,7 @@ def _run_tier(
         marked = f"({marked}) and {options.operator.replace('-', '_')}"
     arguments = ["-q", "-m", marked, *_side_by_side(tier), *options.pytest]
     noted = {"MOORING_TEST_SECONDS": str(seconds), "MOORING_TEST_OPERATOR": options.operator or ""}
-    status = _pytest(arguments, root=root, tier=tier, noted=noted)
+    status = _pytest(arguments, root=root, tier=tier, noted=noted, output=output)
     print(f"mooring: tier {name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return 0 if status == NONE_MATCHED and (options.operator or len(options.tier or ()) != 1) else status
 
@@ -244,7 +292,9 @@ def _side_by_side(tier: Tier) -> list[str]:
     return ["-n", str(tier.workers), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
-def _pytest(arguments: list[str], *, root: Path, tier: Tier, noted: Mapping[str, str]) -> int:
+def _pytest(
+    arguments: list[str], *, root: Path, tier: Tier, noted: Mapping[str, str], output: IO[bytes] | None
+) -> int:
     """Run pytest; a plain user's tests with real pods inside namespaces of their own, as his planes do."""
     command = [sys.executable, "-m", "pytest", *arguments]
     environment = {**os.environ, **noted}
@@ -257,5 +307,20 @@ def _pytest(arguments: list[str], *, root: Path, tier: Tier, noted: Mapping[str,
         # In there pytest takes itself for root, whose own directory below /tmp is not this user's to use.
         with tempfile.TemporaryDirectory(prefix="mooring-test-", ignore_cleanup_errors=True) as place:
             environment["PYTEST_DEBUG_TEMPROOT"] = place
-            return subprocess.run(command, cwd=root, env=environment).returncode
-    return subprocess.run(command, cwd=root, env=environment).returncode
+            return _finished(command, root, environment, output)
+    return _finished(command, root, environment, output)
+
+
+def _finished(
+    command: list[str], root: Path, environment: Mapping[str, str], output: IO[bytes] | None
+) -> int:
+    if output is None:
+        return subprocess.run(command, cwd=root, env=environment).returncode
+    return subprocess.run(
+        command,
+        cwd=root,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+    ).returncode
