@@ -34,7 +34,8 @@ def autoscaling(status: Mapping[str, Any]) -> Iterator[str]:
             f"({found.get('reason')}); it is carried out once that held for its stabilizationSeconds"
         )
     elif found.get("message") and found.get("reason") != CONTESTED:
-        yield f"{found.get('reason')}: {found['message']}"
+        why = f"{found['reason']}: " if found.get("reason") else ""
+        yield f"{why}{found['message']}"
     elif found.get("replicas") is not None and not found.get("reason"):
         yield f"The load decides the number: {found['replicas']}{_since(found)}"
 
