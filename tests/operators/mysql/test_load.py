@@ -19,6 +19,7 @@ from mooring.operators.mysql.moves import Record, Resize, Wait
 from mooring.operators.mysql.snapshot import Scaling
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterSpec, MySQLClusterStatus, size_of
 from mooring.operators.mysql.validate import validate
+from mooring.operators.workload import rates
 from mooring.operators.workload.autoscale import AutoscaleMetric, AutoscaleSpec, AutoscaleStatus, Policy
 from mooring.operators.workload.cpu import CPU
 
@@ -186,7 +187,7 @@ def test_an_unknown_metric_is_refused_with_the_known_ones() -> None:
 
 def test_rates_come_from_two_measurements_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     time = [100.0]
-    monkeypatch.setattr(load, "monotonic", lambda: time[0])
+    monkeypatch.setattr(rates, "monotonic", lambda: time[0])
     reads, scaling = load.Reads(), Scaling(policy=replace(AT_ONCE, up_after_s=10, down_after_s=10))
     scene = healthy().server("demo-1", selects=50)
     assert reads.of(KEY, scaling, scene.snapshot.topology) is None

@@ -7,7 +7,6 @@ primary. Nothing is decided while anything else has to be done: a copy, a roll-o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from time import monotonic
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,6 +27,7 @@ from mooring.operators.workload.autoscale import (
     wish_of,
 )
 from mooring.operators.workload.cpu import CPU
+from mooring.operators.workload.rates import Rates
 
 __all__ = ["Reads", "decision", "follow", "look_again", "ownership", "shown"]
 
@@ -35,40 +35,25 @@ LAG: Final = 5.0
 """Seconds that a replica may be behind while servers are removed: those that stay get its share of the reads."""
 _OWN: Final = 1
 """Connections to each server that the operator keeps itself."""
-_EARLY: Final = 0.9
-"""Share of a period after which a measurement is due: passes do not come to the millisecond."""
 
 
 class Reads:
     """SELECTs a second of each server, from two passes of this process; forgotten with it, as a metric is."""
 
     def __init__(self) -> None:
-        self._last: dict[Key, tuple[float, Mapping[str, tuple[int, int]]]] = {}
-        """When each cluster was measured, and the counter of each server's process."""
+        self._rates = Rates()
 
     def of(self, key: Key, scaling: Scaling | None, topology: Topology) -> Mapping[str, float] | None:
         """The rates since the last measurement; ``None`` while none is due, or nothing is to be decided."""
         if scaling is None:
             self.forget(key)
             return None
-        now = monotonic()
         counters = {one.name: (it.server_id, it.selects) for one, it in topology.answering}
-        last = self._last.get(key)
-        if last is not None and now - last[0] < _EARLY * period_of(scaling.policy):
-            return None
-        self._last[key] = (now, counters)
-        if last is None:
-            return None
-        seconds, before = now - last[0], last[1]
-        return {
-            name: (selects - before[name][1]) / seconds
-            for name, (process, selects) in counters.items()
-            if name in before and before[name][0] == process and selects >= before[name][1]
-        }
+        return self._rates.of(key, counters, period=period_of(scaling.policy))
 
     def forget(self, key: Key) -> None:
         """The cluster is gone, or another process manages it."""
-        self._last.pop(key, None)
+        self._rates.forget(key)
 
 
 def ownership(snapshot: Snapshot, member: Member, server: Server) -> Record | None:

@@ -24,6 +24,7 @@ from mooring.kube.part import Part
 from mooring.runtime.crd import F, Rule, rules
 
 __all__ = [
+    "BOUNDS",
     "CONTESTED",
     "DOWN_AFTER",
     "METRICS_PERIOD",
@@ -240,12 +241,14 @@ class AutoscaleDirection(Part, frozen=True, kw_only=True):
     step: Annotated[int | None, F("At most so many per change. Default: any number.", minimum=1)] = None
 
 
-@rules(
-    Rule(
-        "self.minReplicas <= self.maxReplicas",
-        "minReplicas is larger than maxReplicas; lower minReplicas or raise maxReplicas",
-    ),
+BOUNDS: Final = Rule(
+    "self.minReplicas <= self.maxReplicas",
+    "minReplicas is larger than maxReplicas; lower minReplicas or raise maxReplicas",
 )
+"""The rule of every policy; a class that adds fields has to name it again."""
+
+
+@rules(BOUNDS)
 class AutoscaleSpec(Part, frozen=True, kw_only=True):
     """The number of replicas follows the load, in place of the one declared."""
 

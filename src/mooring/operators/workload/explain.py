@@ -33,8 +33,12 @@ def autoscaling(status: Mapping[str, Any]) -> Iterator[str]:
             f"The load calls for {found['desired']} instead of {found.get('replicas')} since {found.get('since')} "
             f"({found.get('reason')}); it is carried out once that held for its stabilizationSeconds"
         )
-    if found.get("message") and found.get("reason") != CONTESTED:
-        yield f"{UNKNOWN}: {found['message']}; while that is so, no server is removed"
+    if (text := found.get("message")) and found.get("reason") != CONTESTED:
+        held = found.get("reason") if found.get("desired") is None else None
+        if held in (None, UNKNOWN):
+            yield f"{UNKNOWN}: {text}; while that is so, no server is removed"
+        else:
+            yield f"{held}: {text}"
     elif found.get("desired") is None and found.get("replicas") is not None and not found.get("reason"):
         yield f"The load decides the number: {found['replicas']}{_since(found)}"
 

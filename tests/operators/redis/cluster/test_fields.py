@@ -56,6 +56,7 @@ def pod(name: str, value: Any, later: str = ROLLS, first: str = CHILDREN, **base
 
 
 NEW = {"type": "AssignReceive"}
+LOAD = {"minReplicas": 6, "maxReplicas": 8, "metrics": [{"type": "MemoryPercent", "target": 60}]}
 ROWS = [
     Row("replicas", 8, DECIDES),
     Row("replicas", 4, ANSWERED, ANSWERED),
@@ -76,6 +77,12 @@ ROWS = [
         *("updateStrategy.assignStrategies", [{"slots": 9, "fromReplicas": "a"}], DECIDES, DECIDES),
         {"updateStrategy": {**NEW, "assignStrategies": [{"slots": 1, "fromReplicas": "a"}]}},
     ),
+    Row("autoscale", LOAD, DECIDES, DECIDES),
+    Row("autoscale", {**LOAD, "maxReplicas": 9}, ANSWERED, ANSWERED),
+    Row("balance", "Size", DECIDES, DECIDES),
+    Row("balance", "Heat", ANSWERED, ANSWERED),
+    Row("keyReport", {"big": 5}, "", ""),  # acted on by `measures`
+    Row("keyReport", {"big": 5}, ANSWERED, ANSWERED, {"replicas": 2}),
     Row("tls", {"enabled": True}, ANSWERED),
     Row("tls", {"enabled": True, "secretName": "missing"}, ANSWERED, ANSWERED),
     Row("networkPolicy", {"enabled": True}, CHILDREN),

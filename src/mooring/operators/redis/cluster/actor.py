@@ -32,6 +32,7 @@ from mooring.operators.redis.cluster.inputs import (
     users_of,
     zones_of,
 )
+from mooring.operators.redis.cluster.measures import PUBLISH, Measures
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.pulse import Pulse
@@ -106,6 +107,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         timeout: float = TIMEOUT,
         look_again: float = LOOK_AGAIN,
         grace: float = passwords.GRACE,
+        publish: float = PUBLISH,
     ) -> None:
         self._manager = manager
         self.scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope, annotation=SCOPE_ANNOTATION)
@@ -123,6 +125,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         self.growing = Growing(
             manager, operator=NAME, container="redis", path="/data", wake=lambda key: self.wake(key)
         )
+        self._measures = Measures(manager.client.live, look_again=look_again, publish=publish)
         self._restores = ClusterRestores(manager, NAME, namespaces=namespaces)
         self._takeover = Takeover(manager, self._given, self.snapshot, namespaced=bool(namespaces))
         self.related = (
@@ -136,13 +139,17 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         """By scope; what another process manages is left alone."""
         ours = self.scoped.manages(obj)
         if not ours:
-            self.pulse.forget(Key(obj.metadata.namespace or "", obj.metadata.name or ""))
+            self._stop_measuring(Key(obj.metadata.namespace or "", obj.metadata.name or ""))
         return ours
+
+    def _stop_measuring(self, key: Key) -> None:
+        self.pulse.forget(key)
+        self._measures.forget(key)
 
     def forget(self, key: Key) -> None:
         """The cluster was deleted."""
         self._unknown.forget(key)
-        self.pulse.forget(key)
+        self._stop_measuring(key)
         self._refusals.clear(key)
         self.growing.forget(key)
 
@@ -213,7 +220,8 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         self.pulse.follow(ctx.key, masters, self._dial(inputs))
         missed = {name: self.pulse.missed(ctx.key, address) for name, address in masters.items()}
         found = replace(found, missed=missed)
-        return replace(found, still=await self._still(ctx.key.namespace, suspects(found)))
+        found = replace(found, still=await self._still(ctx.key.namespace, suspects(found)))
+        return await self._measures.added(inputs, found, self._dial(inputs))
 
     async def _still(self, namespace: str, nodes: Sequence[Node]) -> frozenset[str]:
         """Whose processes do nothing, as far as their own nodes tell."""

@@ -16,6 +16,7 @@ from mooring.operators.redis.cluster.scale import newcomers
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.status import CHANGING, STRANGER, stage_of
 from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan
+from mooring.operators.workload.autoscale import CONTESTED
 
 __all__ = ["DATA_LOST", "of_beginning", "of_change", "of_deletion", "of_failure", "of_move"]
 
@@ -61,6 +62,9 @@ def of_move(move: moves.Move, snapshot: Snapshot) -> list[Note]:
         return [noted(move)]
     if isinstance(move, passwords.Publish | passwords.Switch):
         return [Note(reason="PasswordChanged", message=move.why)]
+    if isinstance(move, moves.Record) and move.autoscale is not None:
+        stands = move.autoscale.reason == CONTESTED
+        return [Note(reason=CONTESTED if stands else "Autoscaled", message=move.why, warning=stands)]
     if isinstance(move, moves.Record):
         return [Note(reason=_PLANS[move.plan.kind], message=move.why)] if move.plan is not None else []
     if isinstance(move, moves.Expel):

@@ -8,14 +8,14 @@ from typing import Any
 from mooring.kube.client import Client
 from mooring.operators.redis.cluster.slots import show
 from mooring.operators.redis.cluster.topology import Seen
-from mooring.operators.workload.explain import filling, password, rolls
+from mooring.operators.workload.explain import autoscaling, filling, password, rolls
 
-__all__ = ["explain", "lines", "seen"]
+__all__ = ["explain", "lines", "policy", "seen"]
 
 
 async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:
     """See `lines`; everything is in the status."""
-    return tuple(lines(raw.get("status") or {}))
+    return (*lines(raw.get("status") or {}), *policy(raw.get("spec") or {}))
 
 
 def lines(status: Mapping[str, Any]) -> Iterator[str]:
@@ -27,6 +27,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"{plan.get('kind')} towards {plan.get('replicas')} nodes since {plan.get('since')}: {done}{left}"
     if retry := status.get("retry"):
         yield f"{retry.get('step')} fails since {retry.get('since')}: {retry.get('message')}"
+    yield from autoscaling(status)
     yield from password(status)
     yield from filling(status)
     # HarmonyCloud's conditions are one for each redis node.
@@ -36,6 +37,16 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
             yield f"{one.get('name')}: {one.get('status')} since {one.get('lastTransitionTime')}: {why}"
     if loss := status.get("lastDataLoss"):
         yield f"Data was lost at {loss.get('time')}: {loss.get('message')}"
+
+
+def policy(spec: Mapping[str, Any]) -> Iterator[str]:
+    """The bounds and the targets by which the load chooses the number of nodes."""
+    if declared := spec.get("autoscale"):
+        metrics = ", ".join(
+            f"{one.get('type')} {one.get('target'):g}" for one in declared.get("metrics") or ()
+        )
+        bounds = f"{declared.get('minReplicas')} to {declared.get('maxReplicas')} nodes"
+        yield f"The load chooses {bounds}; targets per master: {metrics}"
 
 
 def seen(found: Seen) -> Iterator[str]:

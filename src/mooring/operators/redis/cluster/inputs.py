@@ -15,16 +15,19 @@ from typing import Protocol
 from mooring.actor import Dependency, Terminal, Wait
 from mooring.kube.object import Key, key_of, metadata_of
 from mooring.kube.objects import apps, core
+from mooring.kube.quantity import parse_quantity
 from mooring.operators.backup.restores import Look
 from mooring.operators.backup.types import RestoreStatus
 from mooring.operators.redis.cluster.migration import immovable
 from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.slots import ALL, parse
-from mooring.operators.redis.cluster.snapshot import Blocked, Recorded, Snapshot, Wanted
+from mooring.operators.redis.cluster.snapshot import Blocked, Recorded, Scaling, Snapshot, Wanted
 from mooring.operators.redis.cluster.specs import Found, Orders, Specs
 from mooring.operators.redis.cluster.topology import Seen, read_nodes
 from mooring.operators.redis.cluster.types import (
+    BY_SIZE,
+    COOLDOWN,
     NAMED,
     POD_MISSING,
     SLOWEST,
@@ -35,6 +38,7 @@ from mooring.operators.redis.cluster.types import (
     pipeline_of,
     pod_of,
     rate_of,
+    size_of,
 )
 from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
@@ -47,6 +51,7 @@ from mooring.operators.redis.users.status import refused_by
 from mooring.operators.redis.users.template import ready
 from mooring.operators.redis.versions import unread, version_in, why_unread
 from mooring.operators.workload.autogrow import Filling
+from mooring.operators.workload.autoscale import policy_of
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
 from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
@@ -247,7 +252,9 @@ def read_inputs(
     orders = Orders()
     if live is None and status.formed_cluster_before:
         # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.
-        orders = Orders(replicas=max(spec.replicas or 0, len(status.conditions or ())))
+        orders = Orders(replicas=max(size_of(spec, status), len(status.conditions or ())))
+    elif live is None and spec.autoscale is not None:
+        orders = Orders(replicas=size_of(spec, status))
     pods = tuple(around.pods)
     tls, no_tls = _certificates(cluster, around, live, now)
     return Inputs(
@@ -358,6 +365,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
         access=inputs.found.access,
         account=kept.accounts.get(REPLICA, ""),
         tls=inputs.tls is not None,
+        load=inputs.spec.autoscale is not None,
     )
     wanted, blocked = _wanted(inputs, seen, pods)
     conditions = status.conditions or ()
@@ -374,6 +382,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
         },
         refused_users=refused_by(status.users),
         retry=status.retry,
+        autoscale=status.autoscale,
     )
     return Snapshot(
         wanted=wanted,
@@ -413,7 +422,7 @@ def _password_state(inputs: Inputs, *, blocked: Blocked | None, grace: float) ->
 def _wanted(inputs: Inputs, seen: Seen, pods: list[Pod]) -> tuple[Wanted, Blocked | None]:
     """The declaration; what cannot be carried out leaves as many nodes as there are."""
     spec, strategy, blocked = inputs.spec, inputs.spec.update_strategy, inputs.blocked
-    nodes = spec.replicas or inputs.there
+    nodes = size_of(spec, inputs.status) or inputs.there
     if blocked is None and inputs.there and nodes != inputs.there:
         nodes, blocked = _resized(inputs, seen, nodes)
     if blocked is None and (why := _unreadable(inputs, seen)):
@@ -435,8 +444,25 @@ def _wanted(inputs: Inputs, seen: Seen, pods: list[Pod]) -> tuple[Wanted, Blocke
         rolls=template is None or template.type != "OnDelete",
         paused=inputs.paused,
         ephemeral=bool(pods) and all(one.ephemeral for one in pods) and not inputs.claims,
+        scaling=_scaling(spec) if blocked is None else None,
+        by_size=spec.balance == BY_SIZE,
     )
     return wanted, blocked
+
+
+def _scaling(spec: RedisClusterSpec) -> Scaling | None:
+    """What the load decides by, where it does."""
+    declared = spec.autoscale
+    if declared is None:
+        return None
+    limits = (resources.limits if (resources := pod_of(spec).resources) is not None else None) or {}
+    cooldown = declared.cooldown_seconds
+    return Scaling(
+        policy=policy_of(declared),
+        targets={one.type: one.target for one in declared.metrics},
+        cooldown_s=COOLDOWN if cooldown is None else cooldown,
+        limit=int(parse_quantity(limits.get("memory") or 0)),
+    )
 
 
 def _rate(cluster: RedisCluster) -> float:
@@ -466,7 +492,7 @@ def _resized(inputs: Inputs, seen: Seen, nodes: int) -> tuple[int, Blocked | Non
         return nodes, None
     if (inputs.formed and seen.covered == ALL) or 2 in (nodes, inputs.there):
         names = [one.id for one in seen.live]
-        why = invalid_scaling(inputs.spec, nodes=inputs.there, owned=seen.owners, names=names)
+        why = invalid_scaling(inputs.spec, nodes=inputs.there, wanted=nodes, owned=seen.owners, names=names)
         if why := why or immovable(seen, nodes=nodes, password=inputs.found.kept.password):
             return inputs.there, Blocked(reason="InvalidArgs", message=why)
         return nodes, None

@@ -12,6 +12,7 @@ from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.cluster.slots import Slots, Transfer
 from mooring.operators.redis.cluster.types import SlotPlan
+from mooring.operators.workload.autoscale import AutoscaleStatus
 from mooring.operators.workload.moves import DeletePod, Resize, RestoreTemplate, WriteTemplate
 
 __all__ = [
@@ -195,6 +196,9 @@ class Record(Move):
     leader: str = ""
     plan: SlotPlan | None = None
     drop_plan: bool = False
+    autoscale: AutoscaleStatus | None = None
+    """Another number of nodes by load, or who sets it instead."""
+    drop_autoscale: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

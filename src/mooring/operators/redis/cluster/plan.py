@@ -7,11 +7,13 @@ what there is and nothing else, so that a step interrupted anywhere is simply ta
 
 from __future__ import annotations
 
+from mooring.operators.redis.cluster.balance import rebalance
 from mooring.operators.redis.cluster.certificates import change_certificates
 from mooring.operators.redis.cluster.failover import hand_over, outrank, relieve, replace_hung, rescue
 from mooring.operators.redis.cluster.founding import answering, foreign_data, found
 from mooring.operators.redis.cluster.gate import release
 from mooring.operators.redis.cluster.halfway import settle
+from mooring.operators.redis.cluster.load import follow, ownership
 from mooring.operators.redis.cluster.loss import found_again
 from mooring.operators.redis.cluster.members import attach_spare, forget, mesh, re_attach
 from mooring.operators.redis.cluster.moves import InSync, Move, Paused, Verdict, Wait
@@ -34,6 +36,7 @@ def next_step(snapshot: Snapshot) -> Verdict:
     """What to do now; a corrected declaration comes after all that heals, and before any waiting.
 
     Users and a password change while there is nothing else to do, and a step that failed may have to wait for its next try.
+    Only where all of that is at rest, load and size of the data count.
     """
     verdict = _first_of_all(snapshot)
     if isinstance(verdict, Wait):
@@ -43,14 +46,17 @@ def next_step(snapshot: Snapshot) -> Verdict:
         message = f"spec.pause: nothing is changed{todo}"
         return Paused(reason="Paused", message=message, decided=verdict)
     changed = change_users(snapshot, change_password(snapshot, verdict))
-    return spaced(snapshot, change_certificates(snapshot, changed))
+    decided = spaced(snapshot, change_certificates(snapshot, changed))
+    if isinstance(decided, InSync) and snapshot.recorded.formed and snapshot.blocked is None:
+        return follow(snapshot) or rebalance(snapshot) or decided
+    return decided
 
 
 def _first_of_all(snapshot: Snapshot) -> Verdict:
     if snapshot.wanted.nodes == 2:
         return pair(snapshot)
     founding = (release, found)
-    running = (release, found_again, heal, turn_back, next_restore, scale, waiting, roll)
+    running = (release, found_again, heal, turn_back, next_restore, ownership, scale, waiting, roll)
     rules = running if snapshot.recorded.formed else founding
     for rule in rules:
         verdict = rule(snapshot)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mooring.actor import ConditionState, InSync, Move, Note, Report, Verdict, Wait
 from mooring.operators.backup.restore_rules import PURPOSE, Restore, Settle
 from mooring.operators.backup.run import job_name
-from mooring.operators.redis.cluster import events, restoring
+from mooring.operators.redis.cluster import events, load, restoring
 from mooring.operators.redis.cluster.inputs import Inputs
 from mooring.operators.redis.cluster.moves import Expel, Paused, Record, Resize
 from mooring.operators.redis.cluster.pair import leader_of
@@ -23,6 +23,7 @@ from mooring.operators.redis.cluster.types import RedisClusterStatus, pod_of
 from mooring.operators.redis.cluster.users import servers_of
 from mooring.operators.redis.cluster.validate import unmet, warnings
 from mooring.operators.redis.users import status as users
+from mooring.operators.workload.autoscale import CONTESTED
 
 __all__ = ["Early", "failure", "held", "not_begun", "refusal", "report", "step_failed"]
 
@@ -133,7 +134,12 @@ def _observed(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> RedisClus
         other_users=users.other_users(snapshot.users, servers),
         volumes=inputs.growth.shown(),
         autogrow=inputs.filling.status,
+        keys=snapshot.keys,
     )
+    if inputs.spec.autoscale is None:
+        status = replace(status, autoscale=None)
+    elif isinstance(verdict, InSync):
+        status = replace(status, autoscale=load.shown(snapshot))
     if status.slot_plan is not None:
         status = replace(status, slot_plan=progress(status.slot_plan, snapshot))
     return replace(status, retry=still_needed(status.retry, verdict, snapshot.now))
@@ -169,9 +175,12 @@ def _at_rest(
         *inputs.unknown,
     ]:
         return Wait("NotAsDeclared", "; ".join(left), look_again, stalled=True)
+    if status.autoscale is not None and status.autoscale.reason == CONTESTED:
+        return Wait(CONTESTED, status.autoscale.message or "", look_again, stalled=True)
     if growing := inputs.growth.wait(after=look_again):
         return growing
-    return InSync("; ".join(warnings(inputs.cluster)) or "everything is as declared", look_again)
+    again = min(look_again, load.look_again(snapshot))
+    return InSync("; ".join(warnings(inputs.cluster)) or "everything is as declared", again)
 
 
 def _unmet(inputs: Inputs) -> list[str]:

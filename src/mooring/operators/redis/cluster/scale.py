@@ -23,6 +23,7 @@ from mooring.operators.redis.cluster.slots import (
     count,
     drain,
     level,
+    level_sizes,
     parse,
     show,
     take,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Live
 
-__all__ = ["head_of", "moved_of", "newcomers", "scale"]
+__all__ = ["head_of", "moved_of", "newcomers", "record_plan", "scale"]
 
 
 def head_of(snapshot: Snapshot, id: str) -> str:
@@ -103,8 +104,17 @@ def _grow(snapshot: Snapshot) -> Verdict | None:
                 return Wait(reason="InvalidArgs", message=message, after=10.0, stalled=True)
             owned = after(owned, part)
             transfers += part
-        return _record(snapshot, "Reshard", transfers)
-    return _record(snapshot, "Rebalance", level({**owned, **{one.id: 0 for one in new}}))
+        return record_plan(snapshot, "Reshard", transfers)
+    shared = {**owned, **{one.id: 0 for one in new}}
+    return record_plan(snapshot, "Rebalance", _by_size(snapshot, shared) or level(shared))
+
+
+def _by_size(snapshot: Snapshot, shared: dict[str, Slots]) -> list[Transfer]:
+    """The slots of new masters by the size of their data; none where sizes are not known, or one would get nothing."""
+    if not snapshot.wanted.by_size or not snapshot.sizes:
+        return []
+    transfers = level_sizes(shared, snapshot.sizes)
+    return transfers if all(after(shared, transfers).values()) else []
 
 
 def _free_a_replica(snapshot: Snapshot) -> Verdict | None:
@@ -130,7 +140,7 @@ def _shrink(snapshot: Snapshot) -> Verdict | None:
         if verdict := snapshot.agreeing():
             return verdict
         last = sorted(snapshot.owners, key=lambda one: -one.node.pod.ordinal)[:surplus]
-        return _record(snapshot, "Drain", drain(snapshot.seen.owners, [one.id for one in last]))
+        return record_plan(snapshot, "Drain", drain(snapshot.seen.owners, [one.id for one in last]))
     for one in snapshot.owners:
         if not snapshot.stays(one.node):
             return _move_out(snapshot, one)
@@ -202,7 +212,8 @@ def _even_out(snapshot: Snapshot) -> Verdict | None:
 # --- a plan under way --------------------------------------------------------------------------------------
 
 
-def _record(snapshot: Snapshot, kind: str, transfers: list[Transfer]) -> Record:
+def record_plan(snapshot: Snapshot, kind: str, transfers: list[Transfer], *, because: str = "") -> Record:
+    """Write down which slots move, before any does."""
     total = sum(count(one.slots) for one in transfers)
     plan = SlotPlan(
         kind=kind,
@@ -211,7 +222,7 @@ def _record(snapshot: Snapshot, kind: str, transfers: list[Transfer]) -> Record:
         total=total,
         since=snapshot.now,
     )
-    return Record(plan=plan, why=f"{kind}: {total} slots")
+    return Record(plan=plan, why=f"{kind}: {total} slots{because}")
 
 
 def moved_of(snapshot: Snapshot, plan: SlotPlan) -> int:

@@ -7,6 +7,7 @@ its lowest slots.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,11 +24,13 @@ __all__ = [
     "drain",
     "each",
     "level",
+    "level_sizes",
     "lowest",
     "parse",
     "ranges",
     "shares",
     "show",
+    "size_of",
     "span",
     "take",
 ]
@@ -36,6 +39,8 @@ Slots = int
 """A set of slots: bit n stands for slot n."""
 
 TOTAL: Final = 16384
+EVEN: Final = 0.05
+"""Share by which a node may hold more than the mean once sizes are level."""
 ALL: Final[Slots] = (1 << TOTAL) - 1
 
 
@@ -122,6 +127,37 @@ def level(owned: Mapping[str, Slots]) -> list[Transfer]:
         [(node, owned[node], count(owned[node]) - quota[node]) for node in owned],
         [(node, quota[node] - count(owned[node])) for node in receivers],
     )
+
+
+def size_of(slots: Slots, sizes: Sequence[int]) -> int:
+    """How much they hold together; ``sizes`` has one number for each slot there is."""
+    return sum(sizes[slot] for slot in each(slots))
+
+
+def level_sizes(owned: Mapping[str, Slots], sizes: Sequence[int]) -> list[Transfer]:
+    """Bring every node near the mean size with few slots: the fullest gives its largest that fit, the emptiest takes them.
+
+    A slot moves once at most, and every node that has slots keeps one. Where no slot makes the fullest node smaller
+    than the next would become, nothing more moves: one large slot is not sent around.
+    """
+    have = {node: size_of(slots, sizes) for node, slots in owned.items()}
+    mean = sum(have.values()) / len(have)
+    # Ascending, so that the largest that fits is found by its size and the smallest is the first.
+    kept = {node: sorted(each(slots), key=lambda slot: sizes[slot]) for node, slots in owned.items()}
+    moved: dict[tuple[str, str], Slots] = {}
+    while mean:
+        source, target = max(have, key=lambda node: have[node]), min(have, key=lambda node: have[node])
+        if have[source] <= mean * (1 + EVEN) or len(kept[source]) < 2:
+            break
+        room = min(have[source] - mean * (1 - EVEN), mean * (1 + EVEN) - have[target])
+        filled = bisect_right(kept[source], 0, key=lambda slot: sizes[slot])
+        at = max(filled, bisect_right(kept[source], room, key=lambda slot: sizes[slot]) - 1)
+        if at >= len(kept[source]) or (size := sizes[kept[source][at]]) >= have[source] - have[target]:
+            break
+        moved[source, target] = moved.get((source, target), 0) | (1 << kept[source].pop(at))
+        have[source] -= size
+        have[target] += size
+    return [Transfer(source=source, target=target, slots=slots) for (source, target), slots in moved.items()]
 
 
 def drain(owned: Mapping[str, Slots], leavers: Iterable[str]) -> list[Transfer]:

@@ -14,12 +14,13 @@ from mooring.operators.redis.cluster.moves import Promote, Target, Tell, Verdict
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.slots import Slots
 from mooring.operators.redis.cluster.topology import Live, Node, Seen
-from mooring.operators.redis.cluster.types import AssignStrategy, Retry, SlotPlan, masters_of
+from mooring.operators.redis.cluster.types import AssignStrategy, KeyReportStatus, Retry, SlotPlan, masters_of
 from mooring.operators.redis.tls import TlsState
 from mooring.operators.redis.users.plan import UsersState
+from mooring.operators.workload.autoscale import AutoscaleStatus, Policy
 from mooring.operators.workload.credentials import PasswordState
 
-__all__ = ["DEAD_GRACE", "Blocked", "Recorded", "Snapshot", "Wanted", "target_of"]
+__all__ = ["DEAD_GRACE", "Blocked", "Recorded", "Scaling", "Snapshot", "Wanted", "target_of"]
 
 DEAD_GRACE: Final = timedelta(seconds=3)
 """How long a container that ended may take to be back before its replica takes over: back with all its data is
@@ -28,6 +29,20 @@ better than a fail-over, which costs what the replica did not have yet."""
 MADE_WITHIN: Final = timedelta(seconds=30)
 """How long a pod may take to be recreated, also while Kubernetes' controllers change their leader; longer, and somebody
 refuses it, a quota perhaps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """What the load decides the number of nodes by."""
+
+    policy: Policy
+    """In nodes, as it is declared."""
+    targets: Mapping[str, float]
+    """The average per master that each metric should have."""
+    cooldown_s: float = 0.0
+    """Seconds after a change until the next one."""
+    limit: int = 0
+    """Bytes of memory that a node's container may use; 0 where nothing is declared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +71,10 @@ class Wanted:
     """Nothing is to be changed."""
     ephemeral: bool = False
     """The data goes with the pods: it is on emptyDirs."""
+    scaling: Scaling | None = None
+    """``None``: the load decides nothing, or the declaration is refused."""
+    by_size: bool = False
+    """Slots are balanced by the size of their data, also at rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +95,8 @@ class Recorded:
     """What servers refused of users, by name."""
     retry: Retry | None = None
     """A step that fails and is retried."""
+    autoscale: AutoscaleStatus | None = None
+    """What the load called for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +126,14 @@ class Snapshot:
     """Why no try of it can begin now."""
     missed: Mapping[str, int] = field(default_factory=dict)
     """How many PINGs in a row, one a second, each master's pod left unanswered."""
+    rates: Mapping[str, float] | None = None
+    """Commands a second of each pod's server; None in a pass in which no measurement is due."""
+    size_owner: str = ""
+    """Who sets spec.replicas by the scale subresource, where the load is to decide; "" for nobody."""
+    keys: KeyReportStatus | None = None
+    """Large and busy keys, where they are reported."""
+    sizes: tuple[int, ...] = ()
+    """Bytes that each slot's data takes, as far as samples tell; empty until every slot was measured."""
     still: frozenset[str] = frozenset()
     """Pods that missed several, and whose process did nothing between two looks at it."""
 

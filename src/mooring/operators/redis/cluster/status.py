@@ -271,5 +271,6 @@ def recorded(status: RedisClusterStatus, move: Record, now: datetime) -> RedisCl
         slot_plan=None if move.drop_plan else move.plan or status.slot_plan,
         formed_cluster_before=status.formed_cluster_before if move.formed is None else move.formed,
         leader=move.leader or status.leader,
+        autoscale=None if move.drop_autoscale else move.autoscale or status.autoscale,
         last_data_loss=DataLoss(time=now, message=move.lost) if move.lost else status.last_data_loss,
     )

@@ -36,6 +36,7 @@ __all__ = [
     "Disk",
     "Gate",
     "Live",
+    "Load",
     "Mark",
     "Node",
     "Peer",
@@ -142,6 +143,20 @@ class Gate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Load:
+    """What a server works and holds."""
+
+    memory: int
+    """Bytes in use."""
+    limit: int
+    """Its maxmemory in bytes; 0 for none."""
+    commands: int
+    """Commands since its process began."""
+    process: str
+    """The process that counts them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Server:
     """A node's answer."""
 
@@ -163,6 +178,8 @@ class Server:
     """It rewrites its append-only file. While it writes its first one, it refuses SIGTERM; see `info.rewriting`."""
     covered: bool = True
     """CLUSTER INFO says ok."""
+    load: Load | None = None
+    """None where it was not asked for."""
 
     @cached_property
     def me(self) -> Peer:
@@ -387,28 +404,35 @@ async def read_nodes(
     access: Access | None = None,
     account: str = "",
     tls: bool = False,
+    load: bool = False,
 ) -> Seen:
     """Ask all of them at once; with ``kept`` also which of these passwords each accepts, with ``access`` its users.
 
-    ``account`` is the password of the replicas' account.
+    ``account`` is the password of the replicas' account. With ``load`` also what each works and holds.
     """
     port = TLS_PORT if tls else REDIS_PORT
     users = (access, account) if access is not None and access.managed else None
     found = await asyncio.gather(
-        *(_read(dial, Node(pod=pod, port=port), password, kept, users) for pod in pods)
+        *(_read(dial, Node(pod=pod, port=port), password, kept, users, load=load) for pod in pods)
     )
     return Seen(nodes=tuple(found))
 
 
 async def _read(
-    dial: Dial, silent: Node, password: str, kept: Kept | None, users: tuple[Access, str] | None
+    dial: Dial,
+    silent: Node,
+    password: str,
+    kept: Kept | None,
+    users: tuple[Access, str] | None,
+    *,
+    load: bool,
 ) -> Node:
     pod = silent.pod
     if not pod.ip or not pod.running:
         return replace(silent, error=pod.trouble or "it does not run")
     try:
         async with dial.link(silent.address, password=password) as link:
-            node = replace(await read_node(link, pod), port=silent.port)
+            node = replace(await read_node(link, pod, load=load), port=silent.port)
             if link.certificate and node.server is not None:
                 read = pairs(await link.call("CONFIG", "GET", "tls-ca-cert-file"))
                 authority = read.get("tls-ca-cert-file", "").rpartition("/")[2]
@@ -427,14 +451,12 @@ async def _read(
         return replace(silent, error=str(error))
 
 
-async def read_node(link: Link, pod: Pod) -> Node:
+async def read_node(link: Link, pod: Pod, *, load: bool = False) -> Node:
     """One round trip to one server."""
+    sections = ("server", "replication", "keyspace", "persistence", "cluster")
     answers = await link.pipeline(
         [
-            *(
-                ("INFO", section)
-                for section in ("server", "replication", "keyspace", "persistence", "cluster")
-            ),
+            *(("INFO", section) for section in (*sections, *(("memory", "stats") if load else ()))),
             ("CLUSTER", "NODES"),
             ("CLUSTER", "INFO"),
         ]
@@ -475,4 +497,14 @@ def _server(info: Mapping[str, str], nodes: str, cluster: Mapping[str, str]) -> 
         loading=info.get("loading") == "1" or info.get("async_loading") == "1",
         rewriting=rewriting(info),
         covered=cluster.get("cluster_state") == "ok",
+        load=_load(info) if "used_memory" in info else None,
+    )
+
+
+def _load(info: Mapping[str, str]) -> Load:
+    return Load(
+        memory=int(info.get("used_memory") or 0),
+        limit=int(info.get("maxmemory") or 0),
+        commands=int(info.get("total_commands_processed") or 0),
+        process=info.get("run_id", ""),
     )

@@ -1,7 +1,7 @@
 """The custom resource ``redis.middleware.hc.cn/v1alpha1`` RedisCluster (``rec``): HarmonyCloud's API.
 
-Names of fields, phases and reasons are theirs, those of its later releases too. New in the spec are ``tls`` and ``restoreFrom``, in the status ``slotPlan``,
-``restore``, ``selector``, ``observedGeneration`` and ``standardConditions``, since their ``conditions`` has one entry per redis node.
+Names of fields, phases and reasons are theirs, those of its later releases too. New in the spec are ``tls``, ``restoreFrom``, ``autoscale``, ``balance``
+and ``keyReport``, in the status ``slotPlan``, ``restore``, ``autoscale``, ``keys``, ``selector``, ``observedGeneration`` and ``standardConditions``, since their ``conditions`` has one entry per redis node.
 """
 
 from __future__ import annotations
@@ -19,6 +19,13 @@ from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.redis.tls import TlsSpec
 from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
 from mooring.operators.workload.autogrow import AutogrowSpec, AutogrowStatus
+from mooring.operators.workload.autoscale import (
+    BOUNDS,
+    AutoscaleSpec,
+    AutoscaleStatus,
+    autoscale_rules,
+    in_force,
+)
 from mooring.operators.workload.network import NetworkAccess
 from mooring.operators.workload.overlay import PodTemplate
 from mooring.operators.workload.volumes import VolumeStatus
@@ -26,11 +33,21 @@ from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd, rules
 
 __all__ = [
     "AUTO",
+    "AUTOSCALE_TYPES",
+    "BY_COUNT",
+    "BY_SIZE",
+    "COOLDOWN",
+    "LEAST_BY_LOAD",
+    "MOST_BY_LOAD",
     "NAMED",
     "RATE_ANNOTATION",
     "SLOWEST",
     "AssignStrategy",
+    "ClusterAutoscaleSpec",
     "DataLoss",
+    "KeyReportSpec",
+    "KeyReportStatus",
+    "KnownKey",
     "NodeCondition",
     "RedisCluster",
     "RedisClusterPod",
@@ -48,6 +65,7 @@ __all__ = [
     "pipeline_of",
     "pod_of",
     "rate_of",
+    "size_of",
     "status_of",
     "volumes_of",
 ]
@@ -58,6 +76,16 @@ RATE_ANNOTATION: Final = "mooring.dev/slot-rate"
 """Bytes of keys a second that moving slots may cost at most, as a quantity: ``8Mi``."""
 SLOWEST: Final = 1 << 20
 """The least it can be: healing waits until the slot under way is empty."""
+AUTOSCALE_TYPES: Final = ("MemoryPercent", "OperationsPerSecond")
+"""What the load can be measured by, on average per master."""
+LEAST_BY_LOAD: Final = 6
+"""Nodes at least while the load decides: three masters with a replica each."""
+MOST_BY_LOAD: Final = 1000
+"""Nodes at most: the bus of a Redis Cluster is not made for more."""
+COOLDOWN: Final = 300
+"""Seconds after a change by load until the next one, where nothing is declared."""
+BY_COUNT: Final = "Count"
+BY_SIZE: Final = "Size"
 TIME: Final = {"type": "string", "format": "date-time"}
 LATER: Final = F("Of HarmonyCloud's later releases; taken as it is, and not written.")
 
@@ -144,11 +172,35 @@ class Sentinel(Part, frozen=True, kw_only=True):
     command: Annotated[list[str] | None, F("Accepted for old YAML.")] = None
 
 
+@rules(BOUNDS)
+class ClusterAutoscaleSpec(AutoscaleSpec, frozen=True, kw_only=True):
+    """The number of nodes follows the load of the masters, in place of ``replicas``; counted as that is."""
+
+    cooldown_seconds: Annotated[
+        int | None,
+        F("So long after a change by load the next one waits; default 300.", minimum=0, maximum=86400),
+    ] = None
+
+
+class KeyReportSpec(Part, frozen=True, kw_only=True):
+    """Names of large and busy keys in the status. They may be confidential: who may read the object reads them."""
+
+    big: Annotated[
+        int | None, F("So many of the largest keys; default 10, 0 for none.", minimum=0, maximum=50)
+    ] = None
+    hot: Annotated[
+        int | None,
+        F("So many of the busiest keys, where maxmemory-policy is LFU; default 10.", minimum=0, maximum=50),
+    ] = None
+    min_bytes: Annotated[int | None, F("Smaller keys are not reported; default 1048576.", minimum=1)] = None
+
+
 @rules(
     Rule(
         "!has(self.restoreFrom) || has(oldSelf.restoreFrom)",
         "spec.restoreFrom is for new clusters; create another one with it",
-    )
+    ),
+    *autoscale_rules("spec.replicas", AUTOSCALE_TYPES, least=LEAST_BY_LOAD, most=MOST_BY_LOAD),
 )
 class RedisClusterSpec(Part, frozen=True, kw_only=True):
     """The declared cluster."""
@@ -156,6 +208,24 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     replicas: Annotated[
         int | None,
         F("All nodes: 2 for a master and a replica, else 6 and more, half of them masters.", minimum=0),
+    ] = None
+    autoscale: Annotated[
+        ClusterAutoscaleSpec | None,
+        F(
+            "The load of the masters chooses the number of nodes, in place of replicas. Metrics: MemoryPercent or "
+            "OperationsPerSecond."
+        ),
+    ] = None
+    balance: Annotated[
+        str | None,
+        F(
+            "Count: masters get equal numbers of slots when nodes come or go. Size: slots move also at rest, where one "
+            "master holds far more data than the others. Default: Count.",
+            max_length=64,
+        ),
+    ] = None
+    key_report: Annotated[
+        KeyReportSpec | None, F("Names the largest and busiest keys in the status; absent: none.")
     ] = None
     pause: Annotated[bool | None, F("Maintenance: nothing is changed; the status is kept up to date.")] = None
     finalizers: Annotated[
@@ -272,6 +342,22 @@ class DataLoss(Part, frozen=True, kw_only=True):
     message: Annotated[str, F("What was lost, for people.")] = ""
 
 
+class KnownKey(Part, frozen=True, kw_only=True):
+    """One key that is large or busy."""
+
+    key: Annotated[str, F("Its name; what cannot be shown is escaped, and long names are cut.")] = ""
+    pod: Annotated[str, F("The master that had it.")] = ""
+    bytes: Annotated[int | None, F("Its memory, rounded to two digits.")] = None
+    frequency: Annotated[int | None, F("Its OBJECT FREQ, 0 to 255 on a logarithmic scale.")] = None
+
+
+class KeyReportStatus(Part, frozen=True, kw_only=True):
+    """Keys that a sample of the masters' keys showed; written rarely."""
+
+    big: Annotated[list[KnownKey] | None, F("The largest first.")] = None
+    hot: Annotated[list[KnownKey] | None, F("The busiest first.")] = None
+
+
 class RedisClusterStatus(Part, frozen=True, kw_only=True):
     """What was observed; HarmonyCloud's fields first."""
 
@@ -294,6 +380,11 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     collision_count: Annotated[int | None, LATER] = None
     leader: Annotated[str | None, F("The pod that leads a pair.")] = None
     slot_plan: Annotated[SlotPlan | None, F("A move of slots under way.")] = None
+    autoscale: Annotated[
+        AutoscaleStatus | None,
+        F("The number of nodes that the load called for; absent without spec.autoscale."),
+    ] = None
+    keys: Annotated[KeyReportStatus | None, F("Large and busy keys; absent without spec.keyReport.")] = None
     retry: Annotated[Retry | None, F("A step that fails and is retried.")] = None
     last_data_loss: Annotated[DataLoss | None, F("What was lost with all pods of the cluster.")] = None
     users: Annotated[dict[str, UserResult] | None, F("What became of each declared user.")] = None
@@ -364,6 +455,11 @@ def rate_of(cluster: RedisCluster) -> float:
     if (rate := float(parse_quantity(text))) < SLOWEST:
         raise ValueError(f"{text!r} is less than 1Mi")
     return rate
+
+
+def size_of(spec: RedisClusterSpec, status: RedisClusterStatus) -> int:
+    """The number of nodes that counts: the declared one, or the one that the load called for; 0 for none."""
+    return in_force(spec.autoscale, status.autoscale, spec.replicas or 0)
 
 
 def password_of(spec: RedisClusterSpec) -> str:

@@ -20,6 +20,11 @@ from mooring.operators.redis.cluster.slots import Slots, after, take
 from mooring.operators.redis.cluster.specs import Specs
 from mooring.operators.redis.cluster.types import (
     AUTO,
+    AUTOSCALE_TYPES,
+    BY_COUNT,
+    BY_SIZE,
+    LEAST_BY_LOAD,
+    MOST_BY_LOAD,
     NAMED,
     RATE_ANNOTATION,
     RedisCluster,
@@ -35,6 +40,7 @@ from mooring.operators.redis.tls import OLDEST
 from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.autogrow import autogrow_faults
+from mooring.operators.workload.autoscale import autoscale_faults
 from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import claim_size_faults, resource_faults
@@ -77,6 +83,8 @@ def validate(cluster: RedisCluster) -> list[Problem]:
         ),
         *_autogrow(spec),
         *_strategy(spec),
+        *_autoscale(spec),
+        *_balance(spec),
         *_rate(cluster),
         *faults(spec.pod_template, ours(spec)),
     ]
@@ -301,6 +309,49 @@ def _strategy(spec: RedisClusterSpec) -> list[Problem]:
     return found
 
 
+def _autoscale(spec: RedisClusterSpec) -> list[Problem]:
+    """Whether the load can choose the number of nodes."""
+    declared = spec.autoscale
+    if declared is None:
+        return []
+    where = "spec.autoscale"
+    found = [
+        Problem(f"{where}.{field}", message)
+        for field, message in autoscale_faults(
+            declared, AUTOSCALE_TYPES, least=LEAST_BY_LOAD, most=MOST_BY_LOAD
+        )
+    ]
+    for field, nodes in (("minReplicas", declared.min_replicas), ("maxReplicas", declared.max_replicas)):
+        if nodes % 2:
+            text = f"{nodes} is odd, and each master has its replica; give {nodes - 1} or {nodes + 1}"
+            found.append(Problem(f"{where}.{field}", text))
+    if spec.replicas == 2:
+        text = "a pair has one master, whatever its load; remove it, or give 6 replicas or more"
+        found.append(Problem(where, text))
+    if spec.update_strategy is not None and spec.update_strategy.type == NAMED:
+        text = f"{NAMED} names the sources of each change, which a policy cannot; give {AUTO}, or remove it"
+        found.append(Problem(where, text))
+    return found
+
+
+def _balance(spec: RedisClusterSpec) -> list[Problem]:
+    """Whether sizes can be weighed, and keys reported."""
+    image = pod_of(spec).middleware_image or image_of(spec)
+    version = image_version(image)
+    old = version is not None and version < (4, 0, 0)
+    found = []
+    if spec.balance not in (None, "", BY_COUNT, BY_SIZE):
+        text = f"{spec.balance!r} is not known; give {BY_COUNT} or {BY_SIZE}"
+        found.append(Problem("spec.balance", text))
+    for field, asked in (("balance", spec.balance == BY_SIZE), ("keyReport", spec.key_report is not None)):
+        if asked and spec.replicas == 2:
+            found.append(Problem(f"spec.{field}", "is for clusters, and this is a pair; remove it"))
+        elif asked and old:
+            text = f"needs Redis 4.0 or later (MEMORY USAGE), and the image is {image}; remove it"
+            found.append(Problem(f"spec.{field}", text))
+    return found
+
+
 def _rate(cluster: RedisCluster) -> list[Problem]:
     try:
         rate_of(cluster)
@@ -311,14 +362,20 @@ def _rate(cluster: RedisCluster) -> list[Problem]:
 
 
 def invalid_scaling(
-    spec: RedisClusterSpec, *, nodes: int, owned: Mapping[str, Slots], names: Sequence[str] = ()
+    spec: RedisClusterSpec,
+    *,
+    nodes: int,
+    owned: Mapping[str, Slots],
+    names: Sequence[str] = (),
+    wanted: int | None = None,
 ) -> str:
-    """Why the slots cannot be moved as declared when ``nodes`` become ``spec.replicas``; "" when they can.
+    """Why the slots cannot be moved as declared when ``nodes`` become ``wanted``; "" when they can.
 
     ``owned`` are the slots of every master by id, ``names`` those of further nodes. Nothing is touched before
-    this says "".
+    this says "". Without ``wanted`` it is ``spec.replicas``.
     """
-    wanted, strategy = spec.replicas or 0, spec.update_strategy
+    wanted = (spec.replicas or 0) if wanted is None else wanted
+    strategy = spec.update_strategy
     kind = (strategy.type if strategy else None) or AUTO
     if nodes == 2 or wanted == 2:
         return (

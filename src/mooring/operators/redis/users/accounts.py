@@ -38,6 +38,8 @@ RULES: Final[Mapping[str, tuple[str, ...]]] = {
     # touches only when slots move.
     OPERATOR: (
         *("~*", "-@all", "+@admin", "+@connection", "+info", "+role", "+cluster", "+asking", "+memory"),
+        # For spec.keyReport of a Redis Cluster: names of keys, and how often one is used.
+        *("+scan", "+object"),
         # MIGRATE asks its target for SELECT first, which is no command of @connection in every version.
         *("+migrate", "+select", "+restore", "+restore-asking", "+del", "-debug", "-module", "-monitor"),
     ),
