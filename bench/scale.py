@@ -53,7 +53,7 @@ from bench.simulated import SimulatedNode
 __all__ = ["START_WITHIN", "Served", "api_server", "main", "say", "until"]
 
 SERVICES = "10.96.0.0/16"
-START_WITHIN = 60.0
+START_WITHIN = 180.0
 """Seconds for the API server, and for the operator to lead."""
 
 
@@ -265,13 +265,15 @@ def _head(one: RedisCluster) -> str:
     return (newest.type or "") if newest else ""
 
 
-async def until(check: Callable[[], Awaitable[bool]], within: float, what: str) -> None:
-    """Wait until it is so; raises TimeoutError."""
+async def until(
+    check: Callable[[], Awaitable[bool]], within: float, what: str, *, every: float = 0.1
+) -> None:
+    """Wait until it is so, asking every so many seconds; raises TimeoutError."""
     deadline = time.monotonic() + within
     while not await check():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} within {within:.0f} s")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(every)
 
 
 def markdown(figures: dict[str, Any]) -> str:

@@ -251,6 +251,15 @@ async def test_a_step_that_failed_is_recorded_and_decided_again_after_a_moment()
     assert actor.said == ["hi"]
 
 
+async def test_a_step_that_failed_may_say_after_how_long_it_is_decided_again() -> None:
+    actor = Speaker(answers=[StepFailed("somebody was faster", after=0.0)] * 3)
+    async with running(actor) as client:
+        await client.create(declared())
+        await eventually(shows(client, "Progressing", "InSync"))
+    assert actor.rooms.count("failed") == 3
+    assert (StepFailed("no voice").after, StepFailed("no voice", after=0.0).after) == (AFTER_FAILURE, 0.0)
+
+
 async def test_another_exception_of_a_step_is_a_failure_of_the_pass() -> None:
     actor = Speaker(answers=[ValueError("a defect")] * 3)
     async with running(actor) as client:

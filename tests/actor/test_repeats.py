@@ -106,6 +106,18 @@ async def test_steps_whose_reason_changes_are_progress() -> None:
     assert repeats.held(KEY, act("0 slots are left")) is None
 
 
+async def test_a_step_on_what_has_changed_since_is_no_repetition_and_one_on_what_has_not_is() -> None:
+    repeats = Repeats(VirtualClock())
+
+    def clear(version: int) -> Act:
+        return Act("ClearLabels", nothing, "the pod was given back", state=str(version))
+
+    assert not any(repeats.taken(KEY, clear(at), generation=1) for at in range(100))
+    assert repeats.held(KEY, clear(100)) is None
+    assert any(repeats.taken(KEY, clear(7), generation=1) for _ in range(TIMES))
+    assert repeats.held(KEY, clear(7)) is not None
+
+
 async def test_steps_that_undo_one_another_are_noticed() -> None:
     repeats = Repeats(VirtualClock())
     pairs = [
