@@ -358,6 +358,78 @@ async def test_a_backup_is_verified_by_a_server_that_starts_on_a_copy_of_it(bed:
     assert not [one for one in found if "/verify/" in one]
 
 
+async def rows_of(cursor: Any) -> tuple[int, str]:
+    await cursor.execute("select a, b from c.n order by a")
+    rows = await cursor.fetchall()
+    return len(rows), hashlib.sha256(repr(list(rows)).encode()).hexdigest()
+
+
+async def fill(cursor: Any, first: int, last: int) -> None:
+    values = f"select result, concat('v', result) from generate_series({first}, {last}) g"
+    await cursor.execute(f"insert into c.n {values}")
+
+
+async def test_a_chain_of_incremental_backups_is_verified_and_restored(bed: Bed) -> None:
+    await bed.until(lambda: ready(bed, "one"), "the cluster on S3 is ready", within=240, every=0.2)
+
+    async def back_up(name: str, base: str = "", *, verify: bool = False) -> Any:
+        text = BACKUP.format(name=name, s3=s3("chain")) + f"  verify: {str(verify).lower()}\n"
+        text += f"  incrementalFrom: {base}\n" if base else ""
+        job = await make(bed, BackupJob, text, name)
+        assert job.status.phase == "Completed", job.status
+        return job.status
+
+    async with session(bed, "one") as cursor:
+        await cursor.execute("create database c")
+        await cursor.execute("create table c.n (a int primary key, b varchar(60))")
+        await fill(cursor, 1, 60000)
+    full = await back_up("chain-1")
+    async with session(bed, "one") as cursor:
+        await fill(cursor, 60001, 70000)
+        await cursor.execute("delete from c.n where a <= 100")
+    second = await back_up("chain-2", full.backup)
+    async with session(bed, "one") as cursor:
+        await cursor.execute("update c.n set b = 'changed' where a between 1000 and 2000")
+        await fill(cursor, 70001, 71000)
+        before = await rows_of(cursor)
+        assert before[0] == 70900
+    third = await back_up("chain-3", second.backup, verify=True)
+    assert (full.base, second.base, third.base) == (None, full.backup, second.backup)
+    async with session(bed, "one") as cursor:
+        await cursor.execute("drop table c.n")  # after the backup: it must not show in it
+    await bed.until(lambda: verified(bed, "chain-3"), "the chain is tried out", within=180, every=0.2)
+    known = (await bed.get(BackupJob, "chain-3")).status.verified  # type: ignore[union-attr]
+    assert known is not None
+    assert known.passed, known.message
+    assert known.size_bytes > third.size_bytes, "the throw-away server has objects of the whole chain"
+
+    await bed.apply(CLUSTER.format(name="three", restore=f"restoreFrom: {third.backup}", s3=s3("three")))
+    await bed.until(lambda: ready(bed, "three"), "the restored cluster is ready", within=240, every=0.2)
+    async with session(bed, "three") as cursor:
+        assert await rows_of(cursor) == before
+        await cursor.execute("insert into c.n values (0, 'new')")
+    await bed.client.delete(MatrixOneCluster, "three", namespace="default")
+
+    # An object of the full one is lost: that is noticed, and the next backup is full, and whole by itself.
+    pid = bed.plane.agent.program_pid("default", "s3", "s3")
+    root = Path(f"/proc/{pid}/root/data/store/chain/{full.prefix}")
+    lost = next(one for one in sorted((root / "tae").iterdir()) if one.name.endswith("_00000"))
+    lost.unlink()
+    fourth = await back_up("chain-4", third.backup)
+    assert fourth.base is None
+    assert "a full backup was made" in (fourth.message or "")
+    assert lost.name in (fourth.message or "")
+
+    names = [one.backup for one in (full, second, third, fourth)]
+    for name in names:
+        await bed.client.delete(Backup, name, namespace="")
+    for name in names:
+        await bed.until(
+            lambda name=name: gone(bed, Backup, name, ""), f"{name} is gone", within=90, every=0.1
+        )
+    assert objects(bed, "chain") == []
+
+
 async def test_a_damaged_backup_is_never_called_good(bed: Bed) -> None:
     done = await make(bed, BackupJob, BACKUP.format(name="second", s3=s3("damaged")), "second")
     assert done.status.phase == "Completed", done.status

@@ -104,6 +104,10 @@ class Kubelet:
         request = msgspec.json.decode((container.env or [])[0].value or "", type=Request)
         self.ran.append(request)
         facts = {"position": "1-1", "prefix": request.places[-1], "began": "2026-01-02T03:04:05+00:00"}
+        if request.base:
+            facts["base"] = request.base.rpartition("/")[2]
+        if request.full_because:
+            facts["fullBecause"] = request.full_because
         result = Result(ok=True, size=10, objects=2, facts=facts)
         if request.action == "verify":
             result = self.trial(request)
@@ -231,6 +235,62 @@ async def test_a_backup_is_made_once_and_recorded_whenever_the_operator_dies(die
         (request,) = kubelet.ran
         assert request.places == [done.status.prefix]
         assert mortal.dead.is_set() or dies_at > 4, "the operator was to die in this test"
+
+
+async def test_what_is_built_on_a_backup_is_recorded_and_keeps_its_data() -> None:
+    async with plane() as (client, kubelet, _):
+        await served(client)
+
+        async def made(name: str, base: str = "", **labels: str) -> Any:
+            given = {"spec__incrementalFrom": base} if base else {}
+            raw = declared("BackupJob", name, spec__ttl="900000h", spec__deletionPolicy="Delete", **given)
+            del raw["metadata"]["uid"]
+            raw["metadata"]["labels"] = labels
+            await client.create(decode(raw, BackupJob))
+            return await eventually(lambda: ended(client, BackupJob, name))
+
+        full = (await made("full")).status
+        assert full.base is None
+        more = (await made("more", full.backup)).status
+        assert (more.phase, more.base) == ("Completed", full.backup)
+        assert kubelet.ran[-1].base == kubelet.ran[0].places[-1]
+        backup = await client.get(Backup, more.backup, namespace="")
+        assert backup.status is not None
+        assert backup.status.base == full.backup
+
+        # A run of a schedule is a full one where its base cannot be one; what a person asked for waits.
+        alone = (await made("run-1", "missing", **{"mooring.dev/backup-schedule": "u"})).status
+        assert (alone.phase, alone.base) == ("Completed", None)
+        assert "a full backup was made: the Backup missing does not exist" in (alone.message or "")
+        await make(client, BackupJob, "waits", spec__incrementalFrom="missing")
+
+        async def waits() -> bool:
+            found = (await client.get(BackupJob, "waits", namespace=NS)).status
+            return found is not None and found.reason == "BaseUnusable"
+
+        await eventually(waits)
+
+        # The data of a base goes after what was built on it, in whatever order the objects are deleted.
+        await client.delete(Backup, full.backup, namespace="")
+
+        async def in_use() -> bool:
+            found = await client.get(Backup, full.backup, namespace="")
+            text = f"Backup {more.backup} needs it"
+            conditions = found.status.conditions if found.status is not None else None
+            return any(text in (one.message or "") for one in conditions or ())
+
+        await eventually(in_use)
+        assert [one.action for one in kubelet.ran] == ["backup"] * 3
+        await client.delete(Backup, more.backup, namespace="")
+
+        async def both_gone() -> bool:
+            return {one.metadata.name for one in (await client.list(Backup, namespace="")).items} == {
+                alone.backup
+            }
+
+        await eventually(both_gone)
+        deleted = [one.places[-1] for one in kubelet.ran if one.action == "delete"]
+        assert deleted == [more.id, full.id]
 
 
 async def over(client: Client, name: str) -> Any:

@@ -125,6 +125,7 @@ class BackupRecordActor(Planned[Backup, Inputs, RecordSnapshot]):
         self.related = [
             Related(one.kind, _backup_of, label_selector=one.label_selector) for one in self._runs.related
         ]
+        self.related.append(Related(Backup, _base_of))
 
     def manages(self, obj: Backup) -> bool:
         """Nothing is to be done for the others."""
@@ -224,6 +225,11 @@ def _readers(ctx: Context[Backup]) -> tuple[str, ...]:
 def _backup_of(one: Object) -> list[Key]:
     name = (one.metadata.annotations or {}).get(FOR, "")
     return [Key("", name)] if name else []
+
+
+def _base_of(one: Backup) -> list[Key]:
+    base = one.status.base if one.status is not None else None
+    return [Key("", base)] if base else []
 
 
 async def _adrift(ctx: Context[Backup], home: str) -> str:
