@@ -80,7 +80,7 @@ def test_the_dashboards_are_such_that_grafana_takes() -> None:
 
 
 @pytest.mark.kubernetes
-def test_the_right_to_run_commands_in_pods_can_be_left_out(tmp_path: Path) -> None:
+def test_rights_that_few_need_are_switched_by_a_value(tmp_path: Path) -> None:
     def rights(*values: str) -> str:
         switches = [word for value in ("operators=*", *values) for word in ("--set", value)]
         command = [str(helm(3)), "template", "mooring", str(CHART), "--kube-version", "1.33.0", *switches]
@@ -94,3 +94,6 @@ def test_the_right_to_run_commands_in_pods_can_be_left_out(tmp_path: Path) -> No
     assert "pods/exec" not in rights("rbac.exec=false")
     assert "pods/exec" in rights("rbac.exec=false", "rbac.volumes=true")
     assert "pods/exec" not in rights("rbac.volumes=true", "operators=matrixone")
+    assert "apps.kruise.io" not in rights()
+    assert "apps.kruise.io" in rights("rbac.takeover=true")
+    assert "apps.kruise.io" not in rights("rbac.takeover=true", "scope=namespaced")

@@ -234,6 +234,15 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, create, delete]
+{{- if and .Values.rbac.takeover (ne .Values.scope "namespaced") }}
+# The workloads of clusters that upstream's operator made: deleted without their pods.
+- apiGroups: [apps.kruise.io]
+  resources: [statefulsets]
+  verbs: [get, patch, delete]
+- apiGroups: [apps.kruise.io]
+  resources: [clonesets]
+  verbs: [get, delete]
+{{- end }}
 {{- end }}
 - apiGroups: [apps]
   resources: [statefulsets]

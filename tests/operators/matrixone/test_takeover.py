@@ -14,7 +14,7 @@ from tests.operators.matrixone.builders import IMAGE
 from tests.operators.matrixone.test_buckets import declare, eventually, operating, runs, stalled
 from tests.operators.matrixone.upstream import DEFINITIONS
 
-from mooring.actor import Wait
+from mooring.actor import InSync, Wait
 from mooring.kube import MergePatch, NotFound
 from mooring.kube.object import decode
 from mooring.kube.objects import apps
@@ -28,7 +28,7 @@ from mooring.kube.objects.core import (
     ResourceRequirements,
 )
 from mooring.kube.objects.meta import ObjectMeta, OwnerReference
-from mooring.operators.matrixone import kruise
+from mooring.operators.matrixone import deployed, kruise
 from mooring.operators.matrixone.names import INPUTS
 from mooring.operators.matrixone.stateful import Found, _in_place
 from mooring.operators.matrixone.takeover import (
@@ -51,6 +51,8 @@ from mooring.operators.matrixone.takeover import (
     without_upstreams,
 )
 from mooring.operators.matrixone.types import LogSet
+from mooring.operators.workload.moves import DeletePod
+from mooring.operators.workload.pods import Pod as ProxyPod
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DIGEST = "d1"
@@ -291,6 +293,19 @@ def test_a_new_set_is_asked_for_every_pod_that_an_old_one_left() -> None:
         made[case] = one.spec.replicas
     assert made == {"those after a repair": 4, "fewer": 3, "of another workload": 3}
     assert [one.metadata.name for one in orphans([loose(0), pod(1)])] == ["mo-log-0"]
+
+
+def test_a_left_proxy_goes_once_the_deployment_serves_and_one_at_a_time() -> None:
+    old = (ProxyPod(name="mo-proxy-a", ordinal=0, uid="a"), ProxyPod(name="mo-proxy-b", ordinal=0, uid="b"))
+    starts = deployed.Snapshot(replicas=1, there=1, updated=1, seen=True, left=old)
+    assert waits(deployed.decide(starts)).reason == "PodsStarting"
+    serves = changed(starts, ready=1)
+    first = deployed.decide(serves)
+    assert isinstance(first, DeletePod)
+    assert (first.pod, first.uid) == ("mo-proxy-a", "a")
+    ending = changed(serves, left=(changed(old[0], terminating=True), old[1]))
+    assert waits(deployed.decide(ending)).reason == "PodsEnding"
+    assert isinstance(deployed.decide(changed(serves, left=())), InSync)
 
 
 def test_upstreams_finalizers_alone_are_taken_off() -> None:

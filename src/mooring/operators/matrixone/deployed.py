@@ -227,8 +227,9 @@ class _Deployed(Planned[T, Inputs[T], Snapshot]):
             generation=inputs.owner.metadata.generation,
             now=ctx.now(),
         )
-        ready = snapshot.ready >= snapshot.replicas
-        text = f"{snapshot.ready} of {snapshot.replicas} pods are ready"
+        serving = snapshot.ready + sum(one.ready and not one.terminating for one in snapshot.left)
+        ready = serving >= snapshot.replicas
+        text = f"{serving} of {snapshot.replicas} pods are ready"
         state = ConditionState(ready, "Serving" if ready else "NotServing", text)
         return Report(status=replace(made, conditions=conditions), ready=state, instead=inputs.blocked)
 
