@@ -2,12 +2,15 @@
 
     python bench/mysql_gaps.py [--rounds 5] [--image mariadb:10.11] [--size 3] [--out FILE] [--publish]
     python bench/mysql_gaps.py --kills 200 [--minutes 30] [--seed N] [--image mariadb:10.11] [--size 3] [--out FILE] [--publish]
+    python bench/mysql_gaps.py --plain [--rounds 5] [--publish]
     python bench/mysql_gaps.py --from FILE --publish
 
 A cluster on an embedded control plane with the operator in this process, four clients that write through the primary's
 Service, each 50 rows a second. Per round: created (from the apply to whole), the primary killed with -9, stopped (SIGSTOP)
 until another leads, a planned switch, a roll-out of all pods. The gap is the longest time without a confirmed row; `failed
 twice` counts rows that a client that retries once would have failed to write. Exit status 1 when a confirmed row is lost.
+
+With ``--plain`` the same for servers without an operator (bench/plain_mysql.py), but for the planned switch.
 
 With ``--kills`` one cluster is made, and its primary killed with -9 so many times (or for so many minutes), each time at a
 random moment after the cluster is whole again: rows lost, how often the old primary led again, came back with its data or
@@ -36,13 +39,14 @@ if not __package__:  # run as a program: its sibling is found from the root of t
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.page import RESULTS, put
+from bench.plain_mysql import PlainMySQL
 from bench.tally import percentile
 
 from mooring.operators.mysql import OPERATOR, gate
 from mooring.operators.mysql.flavors import flavor_of
 from mooring.operators.mysql.names import ORDER
 from mooring.runtime import configure_logging
-from mooring.testing.bed import Bed
+from mooring.testing.bed import Bed, NotInTime
 from mooring.testing.mysql_stage import MySQLStage, manifest
 
 __all__ = ["main"]
@@ -141,6 +145,57 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         "acknowledged": acknowledged,
         "lost": lost,
         "failed_twice": twice,
+        "seconds": {
+            name: {"p50": percentile(values, 0.5), "max": max(values)} for name, values in found.items()
+        },
+    }
+
+
+async def measure_plain(options: argparse.Namespace) -> dict[str, Any]:
+    """All rounds without an operator; figures in seconds."""
+    directory = Path(tempfile.mkdtemp(prefix="mooring-gaps-"))
+    found: dict[str, list[float]] = {name: [] for name in ("create", "crash", "roll", "hang")}
+    lost = acknowledged = 0
+    broken = dict.fromkeys(found, 0)
+    try:
+        async with Bed(directory, operators=[]) as bed:
+            for number in range(options.rounds):
+                peer = PlainMySQL(bed, f"plain-{number}", image=options.image, size=options.size)
+                began = time.monotonic()
+                await peer.create()
+                await peer.exact()
+                found["create"].append(time.monotonic() - began)
+                async with peer.watched():
+                    for name in ("crash", "roll", "hang"):
+                        async with peer.writing(patience=1.0) as ledger:
+                            if name == "crash":
+                                peer.kill(await peer.primary())
+                                await peer.writes(ledger, 100)
+                            else:
+                                await (peer.hang(ledger) if name == "hang" else peer.roll(ledger))
+                        report = await ledger.check(patience=90)
+                        found[name].append(report.longest_gap)
+                        lost += report.lost_acknowledged
+                        acknowledged += report.acknowledged
+                        try:
+                            await peer.exact(within=60)
+                        except NotInTime:
+                            broken[name] += 1
+                            break
+                await peer.delete()
+                said = ", ".join(f"{name} {values[-1]:.2f}" for name, values in found.items() if values)
+                print(f"round {number + 1}: {said}", flush=True)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return {
+        "image": f"{options.image} without an operator",
+        "size": options.size,
+        "rounds": options.rounds,
+        **_where(),
+        "acknowledged": acknowledged,
+        "lost": lost,
+        "failed_twice": {},
+        "never_whole": broken,
         "seconds": {
             name: {"p50": percentile(values, 0.5), "max": max(values)} for name, values in found.items()
         },
@@ -277,8 +332,13 @@ def page(kept: Sequence[dict[str, Any]]) -> str:
         for cause, bound in BOUNDS.items():
             cells = []
             for one in gaps:
+                if cause not in one["seconds"]:
+                    cells.append("")
+                    continue
                 seconds, twice = one["seconds"][cause], one["failed_twice"].get(cause)
                 text = f"{seconds['p50']:.2f}, max {seconds['max']:.2f} s"
+                if stuck := one.get("never_whole", {}).get(cause):
+                    text += f"; **never whole: {stuck} of {one['rounds']}**"
                 cells.append(f"{text}; failed twice {twice}" if cause == "switch" else text)
             lines.append(_row(cause, bound, *cells))
         lines.append(
@@ -327,6 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--image", default="mariadb:10.11", help="mariadb:10.11")
     parser.add_argument("--size", type=int, default=3, help="3")
     parser.add_argument("--kills", type=int, default=0, help="kill the primary so often instead (0)")
+    parser.add_argument("--plain", action="store_true", help="servers without an operator (MariaDB)")
     parser.add_argument("--minutes", type=float, default=60.0, help="with --kills: at most (60)")
     parser.add_argument("--seed", type=int, default=1, help="with --kills: of the moments (1)")
     parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
@@ -339,13 +400,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.source:
         figures = json.loads(options.source.read_text())
     else:
-        figures = asyncio.run(kills(options) if options.kills else measure(options))
+        run = kills if options.kills else measure_plain if options.plain else measure
+        figures = asyncio.run(run(options))
     if options.out:
         options.out.write_text(json.dumps(figures, indent=1) + "\n")
     if options.publish:
         publish(figures)
     print(of_kills(figures) if "kills" in figures else table(figures))
-    return 1 if figures["lost"] else 0
+    return 1 if figures["lost"] and not options.plain else 0
 
 
 if __name__ == "__main__":
