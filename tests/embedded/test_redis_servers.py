@@ -25,8 +25,10 @@ from mooring.operators.redis.versions import capabilities
 from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.redis import RedisStage, manifest
 
-pytestmark = [pytest.mark.embedded, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(1800)]
 
+ENDS = 400.0
+"""Seconds after which a wait is given up: nothing here is about how fast it is."""
 WITH_TLS = ("redis:7.2", "redis:7.4", *IMAGES)
 """What was built with TLS; older ones, and the wheel of 8.2, were not."""
 SECOND = "second \\ two"
@@ -82,7 +84,7 @@ async def verified(backups: Backups, name: str) -> None:
         known = (await backups.status(name)).verified
         return known is not None and known.at is not None
 
-    await backups.bed.until(done, "the backup was verified", within=120)
+    await backups.bed.until(done, "the backup was verified", within=ENDS)
     known = (await backups.status(name)).verified
     assert known is not None
     assert known.passed, known.message
@@ -93,7 +95,7 @@ async def test_a_life_with_sentinels(old_bed: Bed, image: str) -> None:
     document: dict[str, Any] = manifest("life", image=image, sentinel_settings=QUICK_SENTINELS)
     document["spec"]["sentinel"]["image"] = image
     await old_bed.apply(document)
-    await stage.exact(120)
+    await stage.exact(ENDS)
     shown = await versions(stage)
     assert len(shown) == 3
     assert all(runs(one, image) for one in shown), shown
@@ -103,17 +105,17 @@ async def test_a_life_with_sentinels(old_bed: Bed, image: str) -> None:
     await stage.patch({"password": SECOND})
     async with stage.writing(password=(SECOND, "")) as ledger:
         stage.password = SECOND
-        await stage.exact(90)
+        await stage.exact(ENDS)
         await stage.writes(ledger, 50)
     report = await ledger.check()
     assert report.lost_acknowledged == 0, report.text()
     master = await stage.master()
     await stage.restarted({master: stage.kill(master)})
-    await stage.exact(90)
+    await stage.exact(ENDS)
     assert await stage.master() != master
     async with stage.writing() as ledger:
         await stage.patch({"annotations": {"team": "a"}})
-        await stage.exact(180)
+        await stage.exact(ENDS)
         await stage.writes(ledger, 50)
     report = await ledger.check()
     assert report.lost_acknowledged == 0, report.text()
@@ -121,7 +123,7 @@ async def test_a_life_with_sentinels(old_bed: Bed, image: str) -> None:
     assert last is not None
     assert last.cause == "Planned"
     await stage.patch({"size": 4})
-    await stage.exact(90)
+    await stage.exact(ENDS)
     for pod in await stage.pods("redis"):
         assert await stage.kept(pod.metadata.name or "", 1000) == 1000
 
@@ -132,8 +134,8 @@ async def test_a_life_with_sentinels(old_bed: Bed, image: str) -> None:
         async def let_in() -> bool:
             return await all_let_in(stage, *APP) == [True] * 4
 
-        await old_bed.until(let_in, "every server knows the user", within=120)
-        await stage.exact(90)
+        await old_bed.until(let_in, "every server knows the user", within=ENDS)
+        await stage.exact(ENDS)
     await expiring_fields(stage)
     before = await filled(stage, 1000)
     backups = Backups(old_bed, "life")
@@ -150,7 +152,7 @@ async def test_a_life_with_sentinels(old_bed: Bed, image: str) -> None:
         trusted = both(made)
     copy = RedisStage(old_bed, "new", password="another", tls=trusted)
     await old_bed.apply(document)
-    await copy.exact(120)
+    await copy.exact(ENDS)
     assert await checksum(copy) == before
     for one in (copy, stage):
         await one.delete(claims=True)
@@ -169,7 +171,7 @@ async def test_a_life_with_slots(old_bed: Bed, image: str) -> None:
     stage = rec.Stage(old_bed, "life")
     document = rec.manifest("life", pod={"middlewareImage": image})
     await old_bed.apply(document)
-    await stage.exact(6, within=150)
+    await stage.exact(6, within=ENDS)
     first = next(iter(await stage.owned()))
     info = await stage.call(first, "INFO", "server")
     assert f"{'valkey' if image.startswith('valkey') else 'redis'}_version:{image.partition(':')[2]}" in info
@@ -178,18 +180,18 @@ async def test_a_life_with_slots(old_bed: Bed, image: str) -> None:
     document["spec"]["pod"][0]["requirepass"] = SECOND
     await old_bed.apply(document)
     stage.password = SECOND
-    await stage.exact(6, within=150)
+    await stage.exact(6, within=ENDS)
     old_bed.kill("default", first, "redis")
-    await stage.exact(6, within=150)
+    await stage.exact(6, within=ENDS)
     uids = {pod.metadata.uid for pod in await stage.pods()}
     async with stage.writing() as report:
         document["spec"]["pod"][0]["annotations"] = {"team": "a"}
         await old_bed.apply(document)
-        await old_bed.until(lambda: renewed(stage, uids), "every pod is a new one", within=300)
-        await stage.exact(6, within=150)
+        await old_bed.until(lambda: renewed(stage, uids), "every pod is a new one", within=ENDS)
+        await stage.exact(6, within=ENDS)
         document["spec"]["replicas"] = 8
         await old_bed.apply(document)
-        await stage.exact(8, within=150)
+        await stage.exact(8, within=ENDS)
     assert await stage.kept(2000) == 2000
     assert await stage.lost(report) == []
 
@@ -201,10 +203,10 @@ async def test_a_life_with_slots(old_bed: Bed, image: str) -> None:
     document["spec"] |= {"replicas": 6, "restoreFrom": {"backup": "shards"}}
     copy = rec.Stage(old_bed, "new", password=SECOND)
     await old_bed.apply(document)
-    await copy.exact(6, within=180)
+    await copy.exact(6, within=ENDS)
     assert await copy.kept(2000) == 2000
     for one in (copy, stage):
-        await one.delete(within=180)
+        await one.delete(within=ENDS)
 
 
 async def renewed(stage: rec.Stage, uids: set[str | None]) -> bool:
@@ -232,7 +234,7 @@ async def stalled(stage: RedisStage, reason: str) -> str:
     async def said() -> bool:
         return (await stage.condition("Stalled"))[:2] == ("True", reason)
 
-    await stage.bed.until(said, f"Stalled says {reason}", within=120)
+    await stage.bed.until(said, f"Stalled says {reason}", within=ENDS)
     return (await stage.condition("Stalled"))[2]
 
 
@@ -244,11 +246,11 @@ async def by_uid(stage: RedisStage) -> dict[str, str | None]:
 async def test_redis_7_becomes_valkey_and_redis_8_does_not(bed_of_changes: Bed) -> None:
     stage = RedisStage(bed_of_changes, "over")
     await bed_of_changes.apply(manifest("over", sentinel_settings=QUICK_SENTINELS))
-    await stage.exact(90)
+    await stage.exact(ENDS)
     await stage.fill(1000)
     async with stage.writing() as ledger:
         await stage.patch({"image": "valkey:8.1", "sentinel": {"image": "valkey:8.1"}})
-        await stage.exact(240)
+        await stage.exact(ENDS)
         await stage.writes(ledger, 50)
     report = await ledger.check()
     assert report.lost_acknowledged == 0, report.text()
@@ -258,7 +260,7 @@ async def test_redis_7_becomes_valkey_and_redis_8_does_not(bed_of_changes: Bed) 
 
     # What Redis 8 reads of it it never gives back: first by the tag, then by the first replica that fails.
     await stage.patch({"image": "redis:8.0"})
-    await stage.exact(240)
+    await stage.exact(ENDS)
     assert all(runs(one, "redis:8.0") for one in await versions(stage))
     before = await by_uid(stage)
     await stage.patch({"image": "valkey:8.1"})
@@ -270,7 +272,7 @@ async def test_redis_7_becomes_valkey_and_redis_8_does_not(bed_of_changes: Bed) 
     assert stage.names.pod("redis", 2) in message or stage.names.pod("redis", 1) in message
     assert "cannot read" in message
     await stage.patch({"image": "redis:8.0"})
-    await stage.exact(240)
+    await stage.exact(ENDS)
     now = await by_uid(stage)
     assert len([name for name in before if now[name] != before[name]]) == 1
     for pod in await stage.pods("redis"):
@@ -291,18 +293,18 @@ async def test_slots_move_from_redis_7_to_valkey_and_not_from_redis_8(bed_of_cha
         async def said() -> bool:
             return (await stage.status()).reason_type == reason
 
-        await bed_of_changes.until(said, f"the status says {reason}", within=180)
+        await bed_of_changes.until(said, f"the status says {reason}", within=ENDS)
         return (await stage.status()).reason or ""
 
     await bed_of_changes.apply(document)
-    await stage.exact(6, within=120)
+    await stage.exact(6, within=ENDS)
     await stage.fill(1000)
     for image in ("valkey:8.1", "redis:8.0"):
         uids = {pod.metadata.uid for pod in await stage.pods()}
         async with stage.writing() as report:
             await become(image)
-            await bed_of_changes.until(partial(renewed, stage, uids), "every pod is a new one", within=300)
-            await stage.exact(6, within=240)
+            await bed_of_changes.until(partial(renewed, stage, uids), "every pod is a new one", within=ENDS)
+            await stage.exact(6, within=ENDS)
         assert await stage.lost(report) == []
         assert await stage.kept(1000) == 1000
     uids = {pod.metadata.uid for pod in await stage.pods()}
@@ -312,7 +314,7 @@ async def test_slots_move_from_redis_7_to_valkey_and_not_from_redis_8(bed_of_cha
     await become("team/own:8.1")
     assert "cannot read" in await fails("UpgradeFailed")
     await become("redis:8.0")
-    await stage.exact(6, within=240)
+    await stage.exact(6, within=ENDS)
     assert len(uids - {pod.metadata.uid for pod in await stage.pods()}) == 1
     assert await stage.kept(1000) == 1000
-    await stage.delete(within=180)
+    await stage.delete(within=ENDS)
