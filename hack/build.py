@@ -32,10 +32,14 @@ from hack.kubernetes.binaries import (  # noqa: E402
     build_module,
 )
 
-from hack import mo_service, old_redis  # noqa: E402
+from hack import mo_service, old_redis, redis_servers  # noqa: E402
+from mooring.local.node.packages import PackageImages  # noqa: E402
+from mooring.local.node.references import ImageError  # noqa: E402
 
 __all__ = ["helm", "main", "prepare", "prometheus", "promtool", "versitygw"]
 
+#: Images of servers that tests run beside those of the machine.
+SERVER_IMAGES = ("redis:8.0", "valkey:8.1", "valkey:9.1")
 HELM = {3: ("helm", "helm.sh/helm/v3/cmd/helm"), 4: ("helm4", "helm.sh/helm/v4/cmd/helm")}
 
 
@@ -77,9 +81,17 @@ def _of_kubernetes() -> dict[str, Callable[[], object]]:
     }
 
 
+def _of_packages() -> dict[str, Callable[[], object]]:
+    """Images that the catalog makes of Debian's packages."""
+    images = PackageImages()
+    known = {name: images.recipe(name.partition(":")[0], name) for name in SERVER_IMAGES}
+    return {f"image {name}": partial(images.make, recipe) for name, recipe in known.items()}
+
+
 def _of_full() -> dict[str, Callable[[], object]]:
     return {
         **{f"redis {version}": partial(old_redis.build, version) for version in old_redis.VERSIONS},
+        **_of_packages(),
         "versitygw": versitygw,
         "kubectl": lambda: build(KUBECTL),
         "specs": lambda: build(SPECS),
@@ -105,7 +117,12 @@ TIERS: dict[str, dict[str, Callable[[], object]]] = {
     "cluster": _of_cluster(),
     "matrixone": {"mo-service": mo_service.build},
     # Minutes of two processors; its tests are not among those of CI.
-    "nightly": {"prometheus": prometheus, "promtool": promtool},
+    "nightly": {
+        "prometheus": prometheus,
+        "promtool": promtool,
+        **{f"redis {version}": partial(redis_servers.build, version) for version in redis_servers.VERSIONS},
+        **_of_packages(),
+    },
 }
 
 
@@ -126,7 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         prepare(options.tiers or TIERS)
-    except (BuildError, DebianError, old_redis.RedisBuildError) as failed:
+    except (BuildError, DebianError, ImageError, old_redis.RedisBuildError) as failed:
         print(f"build: {failed}", file=sys.stderr)
         return 1
     return 0

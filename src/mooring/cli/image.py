@@ -38,10 +38,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     remove.add_argument("images", nargs="+", metavar="IMAGE", help="a name, an id, or NAME@DIGEST")
     remove.set_defaults(run=_remove)
     making = actions.add_parser(
-        "make", help="make images of Debian's packages now instead of on their first use: mariadb, mysql"
+        "make", help="make images of Debian's packages now instead of on their first use: mariadb, mysql, redis, valkey"
     )
     making.add_argument(
-        "images", nargs="+", metavar="IMAGE", help="mariadb:10.11, mariadb:11.8, mysql:9.7 ..."
+        "images", nargs="+", metavar="IMAGE", help="mariadb:10.11, mysql:9.7, redis:8.0, valkey:9.1 ..."
     )
     making.set_defaults(run=_make)
     for action in (loading, listed, remove):

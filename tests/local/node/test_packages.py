@@ -6,10 +6,11 @@ import asyncio
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mooring.local.node import packages
-from mooring.local.node.images import Catalog
+from mooring.local.node.images import Catalog, Image, Program, built_in
 from mooring.local.node.imagestore import LoadedImage
 from mooring.local.node.packages import RECIPES, PackageImages, Recipe, Say
 from mooring.local.node.references import ImageError
@@ -27,6 +28,12 @@ from mooring.local.node.references import ImageError
         ("registry.example.com/db/mysql:9.7.0", "9.7"),
         ("mysql:9", "9.7"),
         ("mysql:latest", "9.7"),
+        ("redis:8", "8.0"),
+        ("redis:8.0.2-bookworm", "8.0"),
+        ("valkey/valkey:8.1-alpine", "8.1"),
+        ("valkey:8", "8.1"),
+        ("valkey:9", "9.1"),
+        ("valkey", "9.1"),
     ],
 )
 def test_a_tag_stands_for_the_series_it_asks_for(reference: str, series: str, tmp_path: Path) -> None:
@@ -45,8 +52,40 @@ def test_a_version_that_cannot_be_made_is_refused_with_those_that_can(reference:
 
 def test_other_images_are_not_made(tmp_path: Path) -> None:
     catalog = Catalog(packages=PackageImages(tmp_path))
-    assert catalog.to_make("redis:7") is None
     assert catalog.to_make("busybox") is None
+
+
+def machine(version: str) -> Image:
+    """Redis' image where the machine has a server of this version."""
+    redis = next(one for one in built_in() if one.name == "redis")
+    server = Program(path="/bin/echo", version=(f"v={version}",))
+    return msgspec.structs.replace(redis, programs={"redis-server": server})
+
+
+@pytest.mark.parametrize("tag", ["7.0", "7", "latest", "7.2", "6.2", "5.0.4-alpine", "alpine"])
+def test_the_machines_server_stands_for_its_own_and_older_versions(tag: str, tmp_path: Path) -> None:
+    catalog = Catalog([machine("7.0.15")], packages=PackageImages(tmp_path))
+    assert catalog.to_make(f"redis:{tag}") is None
+    assert catalog.resolve(f"redis:{tag}").version == "7.0.15"
+
+
+def test_a_later_version_than_the_machines_is_made_of_packages_or_refused(tmp_path: Path) -> None:
+    catalog = Catalog([machine("7.0.15")], packages=PackageImages(tmp_path))
+    made = catalog.to_make("redis:8.0")
+    assert made is not None
+    assert (made.program, made.suite) == ("redis", "trixie")
+    with pytest.raises(
+        ImageError, match=r"redis:8\.0; use one of these.*This machine has /bin/echo 7\.0\.15"
+    ):
+        catalog.to_make("redis:8.4")
+    # Where the machine has that version itself, nothing is made.
+    assert Catalog([machine("8.0.2")], packages=PackageImages(tmp_path)).to_make("redis:8") is None
+
+
+def test_valkey_is_not_redis_under_another_name(tmp_path: Path) -> None:
+    catalog = Catalog([machine("7.0.15"), *built_in()], packages=PackageImages(tmp_path))
+    with pytest.raises(ImageError, match=r"valkey:9\.1, valkey:8\.1"):
+        catalog.to_make("valkey:7.2")
 
 
 def test_what_was_not_made_yet_is_said(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ REMEDIES = {
     "ErrImagePull": IMAGE,
     "InvalidImageName": IMAGE,
     "ErrImageNeverPull": f"{IMAGE}, or spec.pod[0].imagePullPolicy",
-    "CrashLoopBackOff": "its log says why; check spec.pod[0].configmap, env and resources",
+    "CrashLoopBackOff": "its log says why; check the image (a version that cannot read the files of the one before ends "
+    "like this), spec.pod[0].configmap, env and resources",
     "Unschedulable": "check spec.pod[0].resources and affinity against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class that the claim names; one that is not bound stays as it was made",
     "redis-exporter": "correct spec.pod[0].monitorImage",

@@ -74,7 +74,8 @@ _REMEDIES = {
     "ErrImagePull": _IMAGE,
     "InvalidImageName": "correct spec{part}.image",
     "ErrImageNeverPull": "correct spec{part}.image or spec{part}.imagePullPolicy",
-    "CrashLoopBackOff": "its log says why; check spec{part}.image, spec{part}.command and spec{part}.resources",
+    "CrashLoopBackOff": "its log says why; check spec{part}.image (a version that cannot read the files of the one before "
+    "ends like this), spec{part}.command and spec{part}.resources",
     "Unschedulable": "check spec{part}.resources, affinity and nodeSelector against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
     "(storageClassName, size) and recreate the cluster without these claims: one that is not bound stays as it was created",
