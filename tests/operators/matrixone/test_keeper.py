@@ -7,16 +7,25 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from tests.operators.matrixone.builders import typed
 from tests.operators.matrixone.rpc.test_dial import server
 
+from mooring.actor import StepFailed
 from mooring.cache import SystemClock
-from mooring.kube.object import Key
+from mooring.kube import Client
+from mooring.kube.errors import Conflict
+from mooring.kube.object import Key, decode
 from mooring.kube.objects import core
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.local.api.server import ApiServer
+from mooring.operators.matrixone.cnset.actor import CNSetActor
+from mooring.operators.matrixone.cnset.moves import SetWorking, Several
+from mooring.operators.matrixone.cnset.specs import DRAINING, GATE
 from mooring.operators.matrixone.look import Keeper
 from mooring.operators.matrixone.names import HAKEEPER
 from mooring.operators.matrixone.rpc.dial import Dial, RpcError
@@ -31,6 +40,7 @@ from mooring.operators.matrixone.rpc.messages import (
     WorkState,
 )
 from mooring.operators.matrixone.rpc.wire import Message
+from mooring.operators.matrixone.sets import Surroundings
 
 CLUSTER = Key("ns", "mo")
 HOST = f"127.11.{os.getpid() % 250}.1"
@@ -150,3 +160,63 @@ async def test_changes_whose_connection_fails_say_so_each() -> None:
 
 def replace_ip(pod: core.Pod, ip: str) -> core.Pod:
     return core.Pod(metadata=pod.metadata, status=core.PodStatus(pod_ip=ip))
+
+
+# --- a claimed pod serves
+
+
+async def two_pods(client: Client) -> tuple[core.Pod, core.Pod]:
+    made = []
+    for name in ("known", "unknown"):
+        raw = {
+            "metadata": {"name": name, "namespace": "ns", "annotations": {DRAINING: "2026-11-28T20:00:00Z"}},
+            "spec": {"containers": [{"name": "main", "image": "x"}]},
+        }
+        made.append(await client.create(decode(raw, core.Pod)))
+    return made[0], made[1]
+
+
+async def test_the_gate_of_each_claimed_pod_opens_when_hakeeper_has_confirmed_it_and_else_stays_closed() -> (
+    None
+):
+    world = World({"known": WorkState.DRAINING})
+    async with ApiServer.in_memory() as server, keeping(world) as (keeper, logs):
+        client = Client(server.transport(), field_manager="test")
+        await client.create(core.Namespace(metadata=ObjectMeta(name="ns")))
+        pods = await two_pods(client)
+        around = SimpleNamespace(keeper=keeper, pods=lambda *_: logs)
+        cn_set = typed("CNSet", deps__logSet={"metadata": {"name": "mo", "namespace": "ns"}})
+        ctx: Any = SimpleNamespace(client=client, key=Key("ns", "warm"), now=Still().now, did=noted)
+        steps = tuple(
+            SetWorking(
+                pod=one.metadata.name or "",
+                uid=one.metadata.uid or "",
+                uuid=one.metadata.name or "",
+                labels={"account": ("a",)},
+                opens=True,
+            )
+            for one in reversed(pods)
+        )
+        inputs: Any = SimpleNamespace(cn_set=cn_set, pods=pods)
+        actor = CNSetActor(cast("Surroundings", around), nodes=False)
+        with pytest.raises(StepFailed, match="unknown"):
+            await actor.step(ctx, inputs, cast("Any", None), Several(moves=steps))
+        known, unknown = [await client.get(core.Pod, one, namespace="ns") for one in ("known", "unknown")]
+        assert gates(known) == ["True"]
+        assert DRAINING not in (known.metadata.annotations or {})
+        assert gates(unknown) == []
+        assert DRAINING in (unknown.metadata.annotations or {})
+        assert world.states == {"known": WorkState.WORKING}
+
+        stale = replace(steps[1], labels={"account": ("b",)})  # the pod has changed since it was seen
+        with pytest.raises(Conflict):
+            await actor.step(ctx, inputs, cast("Any", None), stale)
+
+
+async def noted(_: str) -> None:
+    return None
+
+
+def gates(pod: core.Pod) -> list[str]:
+    conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    return [one.status or "" for one in conditions if one.type == GATE]
