@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from asyncmy.errors import MySQLError
-from tests.embedded.test_matrixone_backup import digest, make, ready, session, verified
+from tests.embedded.test_matrixone_backup import answers, digest, make, session, verified
 from tests.embedded.test_matrixone_life import SETTINGS
 
 from mooring.operators.matrixone import OPERATOR
@@ -91,18 +90,6 @@ async def bed() -> AsyncIterator[Bed]:
             yield running
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-async def answers(bed: Bed, cluster: str) -> bool:
-    """It is ready, and the proxy has learned of the compute node, which takes longer on a busy machine."""
-    if not await ready(bed, cluster):
-        return False
-    try:
-        async with session(bed, cluster) as cursor:
-            await cursor.execute("select 1")
-    except MySQLError:
-        return False
-    return True
 
 
 async def fill(cursor: Any) -> tuple[int, str]:

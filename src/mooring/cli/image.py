@@ -38,7 +38,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     remove.add_argument("images", nargs="+", metavar="IMAGE", help="a name, an id, or NAME@DIGEST")
     remove.set_defaults(run=_remove)
     making = actions.add_parser(
-        "make", help="make images of Debian's packages now instead of on their first use: mariadb, mysql, redis, valkey"
+        "make",
+        help="make images of Debian's packages now instead of on their first use: mariadb, mysql, redis, valkey",
     )
     making.add_argument(
         "images", nargs="+", metavar="IMAGE", help="mariadb:10.11, mysql:9.7, redis:8.0, valkey:9.1 ..."

@@ -105,6 +105,8 @@ class SimulatedPods:
             return Done()
         if pod.metadata.deletion_timestamp is not None:
             return await self._end(key, pod)
+        if pod.status is not None and pod.status.phase in ("Succeeded", "Failed"):
+            return Done()  # its model ended it
         self._uids[key] = uid
         ip = self._ips.setdefault(uid, "") or next(self._addresses)
         self._ips[uid] = ip
