@@ -62,11 +62,11 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DIGEST = "d1"
 
 
-def lease(renewed: datetime) -> Lease:
+def lease(renewed: datetime, *, seconds: int = 15) -> Lease:
     spec = LeaseSpec(
         holder_identity="upstream-0",
         renew_time=renewed.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-        lease_duration_seconds=15,
+        lease_duration_seconds=seconds,
     )
     return Lease(metadata=ObjectMeta(name=LEASE, namespace="default"), spec=spec)
 
@@ -135,7 +135,7 @@ def test_a_live_lease_of_upstreams_operator_stops_everything_and_an_old_one_noth
 
 async def test_nothing_is_made_while_upstreams_operator_runs() -> None:
     async with operating() as client:
-        await client.create(lease(datetime.now(UTC)))
+        await client.create(lease(datetime.now(UTC), seconds=3600))
         await declare(client, "mo")
         assert "upstream's operator runs" in await eventually(lambda: stalled(client, "mo", "default"))
         assert not await runs(client, "mo")
