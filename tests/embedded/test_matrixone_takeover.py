@@ -24,7 +24,7 @@ from mooring.operators.matrixone.takeover import TAKE_OVER, TAKEN_OVER
 from mooring.operators.matrixone.types import CNSet, DNSet, LogSet, MatrixOneCluster, ProxySet
 from mooring.testing.bed import Bed
 
-pytestmark = [pytest.mark.mo_service, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.mo_service, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1200)]
 
 SHARED: dict[str, Any] = {
     "apiVersion": "v1",
@@ -140,7 +140,7 @@ async def stored(bed: Bed) -> dict[str, Pod]:
 
 
 async def test_a_cluster_of_upstreams_operator_is_taken_over_while_it_serves(bed: Bed) -> None:
-    await bed.until(lambda: answers(bed), "the cluster that upstream left answers", within=120, every=0.3)
+    await bed.until(lambda: answers(bed), "the cluster that upstream left answers", within=300, every=0.3)
     async with session(bed) as cursor:
         await cursor.execute("create database t")
         await cursor.execute("create table t.numbers (n int primary key)")
@@ -157,7 +157,7 @@ async def test_a_cluster_of_upstreams_operator_is_taken_over_while_it_serves(bed
             bed, MatrixOneCluster, "mo", "Stalled"
         )
 
-    await bed.until(refused, "the operator says that it does nothing unasked", within=30, every=0.1)
+    await bed.until(refused, "the operator says that it does nothing unasked", within=120, every=0.1)
     text = await condition(bed, MatrixOneCluster, "mo", "Stalled")
     assert text.startswith("NotAdopted: ")
     assert f"{TAKE_OVER}=true on the MatrixOneCluster mo" in text
@@ -170,7 +170,7 @@ async def test_a_cluster_of_upstreams_operator_is_taken_over_while_it_serves(bed
         async def taken() -> bool:
             return not await kruises(bed) and await at_rest(bed)
 
-        await bed.until(taken, "the cluster is Mooring's, ready and as declared", within=120, every=0.2)
+        await bed.until(taken, "the cluster is Mooring's, ready and as declared", within=300, every=0.2)
 
     after = await stored(bed)
     assert starts(list(after.values())) == before
@@ -197,7 +197,7 @@ async def test_a_cluster_of_upstreams_operator_is_taken_over_while_it_serves(bed
         return found is not None and found.metadata.uid != gone and await at_rest(bed)
 
     await bed.until(
-        again, "a store comes up from Mooring's template on upstream's data", within=90, every=0.2
+        again, "a store comes up from Mooring's template on upstream's data", within=300, every=0.2
     )
     assert await rows(bed) >= {0, *load.written}
 
@@ -207,4 +207,4 @@ async def test_a_cluster_of_upstreams_operator_is_taken_over_while_it_serves(bed
         left = (await bed.client.list(PersistentVolumeClaim, namespace="default")).items
         return not await bed.pods() and [one.metadata.name for one in left] == ["mo-shared"]
 
-    await bed.until(nothing, "a deleted cluster goes with all that upstream made", within=120, every=0.2)
+    await bed.until(nothing, "a deleted cluster goes with all that upstream made", within=300, every=0.2)

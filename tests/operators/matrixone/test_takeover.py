@@ -11,8 +11,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.operators.matrixone.builders import IMAGE
-from tests.operators.matrixone.test_buckets import declare, eventually, operating, runs, stalled
+from tests.operators.matrixone.test_buckets import declare, operating, runs, stalled
 from tests.operators.matrixone.upstream import DEFINITIONS
+from tests.operators.redis.sentinel.test_actor import eventually
 
 from mooring.actor import InSync, Wait
 from mooring.kube import MergePatch, NotFound
@@ -22,10 +23,12 @@ from mooring.kube.objects.coordination import Lease, LeaseSpec
 from mooring.kube.objects.core import (
     Container,
     PersistentVolumeClaim,
+    PersistentVolumeClaimVolumeSource,
     Pod,
     PodSpec,
     PodTemplateSpec,
     ResourceRequirements,
+    Volume,
 )
 from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.operators.matrixone import deployed, kruise
@@ -44,6 +47,7 @@ from mooring.operators.matrixone.takeover import (
     SettlePods,
     decide,
     lease_held,
+    made_for,
     not_asked,
     orphans,
     reserved_trouble,
@@ -58,11 +62,11 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DIGEST = "d1"
 
 
-def lease(renewed: datetime) -> Lease:
+def lease(renewed: datetime, *, seconds: int = 15) -> Lease:
     spec = LeaseSpec(
         holder_identity="upstream-0",
         renew_time=renewed.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-        lease_duration_seconds=15,
+        lease_duration_seconds=seconds,
     )
     return Lease(metadata=ObjectMeta(name=LEASE, namespace="default"), spec=spec)
 
@@ -131,7 +135,7 @@ def test_a_live_lease_of_upstreams_operator_stops_everything_and_an_old_one_noth
 
 async def test_nothing_is_made_while_upstreams_operator_runs() -> None:
     async with operating() as client:
-        await client.create(lease(datetime.now(UTC)))
+        await client.create(lease(datetime.now(UTC), seconds=3600))
         await declare(client, "mo")
         assert "upstream's operator runs" in await eventually(lambda: stalled(client, "mo", "default"))
         assert not await runs(client, "mo")
@@ -306,6 +310,21 @@ def test_a_left_proxy_goes_once_the_deployment_serves_and_one_at_a_time() -> Non
     ending = changed(serves, left=(changed(old[0], terminating=True), old[1]))
     assert waits(deployed.decide(ending)).reason == "PodsEnding"
     assert isinstance(deployed.decide(changed(serves, left=())), InSync)
+
+
+def test_a_claim_that_other_pods_mount_too_is_not_taken_for_the_pods_own() -> None:
+    claims = {
+        "mo-data": "mo-data-mo-log-0",
+        "shared": "mo-shared",
+        "more": "more-mo-log-0",
+        "other": "mo-data-mo-log-1",
+    }
+    volumes = [
+        Volume(name=name, persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name=claim))
+        for name, claim in claims.items()
+    ]
+    one = replace(pod(), spec=PodSpec(containers=[], volumes=volumes))
+    assert made_for(one) == ["mo-data-mo-log-0", "more-mo-log-0"]
 
 
 def test_upstreams_finalizers_alone_are_taken_off() -> None:

@@ -131,7 +131,8 @@ class _Deployed(Planned[T, Inputs[T], Snapshot]):
         unmet, blocked = ctx.unmet(), blocked_by(with_defaults(ctx.obj))
         return Declared(
             refusal=blocked.message if blocked is not None else "",
-            trouble=unmet.message if unmet is not None else "",
+            trouble=self._around.taken_over_first(LogSet, self.log_set(ctx.obj))
+            or (unmet.message if unmet is not None else ""),
         )
 
     def main(self, owner: T) -> str:

@@ -121,6 +121,11 @@ class Surroundings:
         found = [pod for one in sets for pod in self.pods(type(one), key_of(one))]
         return sorted(one.metadata.name or "" for one in foreign(found))
 
+    def taken_over_first(self, kind: type[Object], key: Key | None) -> str:
+        """Why what works with a set has to wait for its take-over; "" where it does not."""
+        theirs = key is not None and any(foreign(self.pods(kind, key)))
+        return f"{kind.resource.kind} {key.name} is taken over first" if theirs and key is not None else ""
+
     def bucket_claims(self, namespace: str) -> list[BucketClaim]:
         """All claims that this process knows: those of the namespace alone where it may read no others."""
         return self._cached.list(BucketClaim, namespace=namespace if self.namespaced else "")

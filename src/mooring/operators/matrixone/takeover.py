@@ -43,6 +43,8 @@ __all__ = [
     "decide",
     "foreign",
     "lease_held",
+    "made_for",
+    "mounted",
     "not_asked",
     "of_upstream",
     "orphans",
@@ -238,6 +240,20 @@ def _end(left: Left) -> Move:
 def orphans(pods: Iterable[core.Pod]) -> list[core.Pod]:
     """The pods that belong to nobody: those that a deleted workload left."""
     return [one for one in pods if controller_of(one) is None]
+
+
+def made_for(pod: core.Pod) -> list[str]:
+    """The claims that a workload made for this pod alone, by name; those that it shares with others are the user's."""
+    volumes = (pod.spec.volumes if pod.spec is not None else None) or ()
+    own = [f"{one.name}-{pod.metadata.name}" for one in volumes]
+    return [name for name in mounted(pod) if name in own]
+
+
+def mounted(pod: core.Pod) -> list[str]:
+    """All claims that a pod mounts, by name."""
+    volumes = (pod.spec.volumes if pod.spec is not None else None) or ()
+    sources = (one.persistent_volume_claim for one in volumes)
+    return [one.claim_name for one in sources if one is not None and one.claim_name]
 
 
 def settle(found: apps.StatefulSet | None, pods: Iterable[core.Pod]) -> SettlePods | Wait | None:

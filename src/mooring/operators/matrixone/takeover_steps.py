@@ -29,6 +29,8 @@ from mooring.operators.matrixone.takeover import (
     SettlePods,
     decide,
     foreign,
+    made_for,
+    mounted,
     of_upstream,
     orphans,
     settle,
@@ -144,18 +146,12 @@ async def _claims(
 ) -> list[core.PersistentVolumeClaim]:
     """The set's claims, and all that its pods mount as they are now: some may lack the labels they are found by."""
     found = {one.metadata.name or "": one for one in known}
-    for name in sorted({each for one in pods for each in _mounted(one)}):
+    for name in sorted({each for one in pods for each in mounted(one)}):
         try:
             found[name] = await around.live.get(core.PersistentVolumeClaim, name, namespace=ctx.key.namespace)
         except NotFound:
             continue
     return list(found.values())
-
-
-def _mounted(pod: core.Pod) -> list[str]:
-    volumes = (pod.spec.volumes if pod.spec is not None else None) or ()
-    sources = (one.persistent_volume_claim for one in volumes)
-    return [one.claim_name for one in sources if one is not None and one.claim_name]
 
 
 async def _carry_out(ctx: Context[Any], left: Left, move: Move) -> None:
@@ -259,7 +255,7 @@ async def _adopt(
     owner = to_dict(owner_reference(ctx.obj))
     for one in pods:
         id = (one.metadata.name or "").removeprefix(f"{main}-")
-        for claim in _mounted(one):
+        for claim in made_for(one):
             body = {"metadata": {"labels": {**labels_of(ctx.obj), STORE_ID: id}, "ownerReferences": [owner]}}
             await ctx.client.patch(
                 core.PersistentVolumeClaim, claim, MergePatch(body), namespace=ctx.key.namespace

@@ -71,7 +71,7 @@ from mooring.operators.matrixone.sets import Surroundings, blocked_by, related, 
 from mooring.operators.matrixone.specs import CNSpecs, LogService
 from mooring.operators.matrixone.stateful import KEPT, delete_claim, grow_claim, kept_configs
 from mooring.operators.matrixone.takeover_steps import Declared, adopt_nodes, take_over
-from mooring.operators.matrixone.types import MAIN, POOLING, CNSet, LogSet
+from mooring.operators.matrixone.types import MAIN, POOLING, CNSet, DNSet, LogSet
 from mooring.operators.workload.cpu import CPU, CPUReader
 from mooring.operators.workload.ownership import SizeOwners
 
@@ -138,10 +138,13 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
             )
         specs = CNSpecs(cn_set, LogService.of(with_defaults(log_set)))
         made = specs.pod("0")
+        first = self._around.taken_over_first
         return Declared(
             digest=specs.inputs(),
             pods=core.PodTemplateSpec(spec=made.spec),
-            trouble=unmet.message if unmet is not None else "",
+            trouble=first(LogSet, key)
+            or first(DNSet, dn_set_of(cn_set))
+            or (unmet.message if unmet is not None else ""),
         )
 
     async def inputs(self, ctx: Context[CNSet]) -> Inputs | Outcome:

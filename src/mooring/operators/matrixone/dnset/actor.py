@@ -107,7 +107,8 @@ class DNSetActor(Planned[DNSet, Inputs, Snapshot]):
             digest=made_from(made, INPUTS),
             pods=made.spec.template if made.spec is not None else None,
             refusal=reserved_trouble(workload, claims),
-            trouble=unmet.message if unmet is not None else "",
+            trouble=self._around.taken_over_first(LogSet, key)
+            or (unmet.message if unmet is not None else ""),
         )
 
     async def inputs(self, ctx: Context[DNSet]) -> Inputs | Outcome:

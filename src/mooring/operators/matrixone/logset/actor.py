@@ -132,7 +132,8 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
             else self._around.bucket_claims(ctx.key.namespace)
         )
         found = take(ctx.obj, s3, claims)
-        starts = inputs.found.set is None
+        # Stores that a take-over left without a workload hold the path already.
+        starts = inputs.found.set is None and not inputs.found.pods
         if isinstance(found, Wait):
             return found if starts else None
         if isinstance(found, Take):
