@@ -331,14 +331,14 @@ async def _all_ready(run: Run, clusters: Sequence[Cluster], when: str) -> None:
 async def _written(run: Run, here: Tree, clusters: Sequence[Cluster]) -> AsyncIterator[None]:
     """Every cluster is written to meanwhile; at the end what was lost is counted."""
     writers: list[tuple[Cluster, subprocess.Popen[bytes], Path]] = []
-    for one in clusters:
-        secret = run.place / f"{one.name}.password"
-        secret.write_text(await one.password(run))
-        secret.chmod(0o600)
-        out = run.place / f"{one.name}.json"
-        words = [*await one.ledger(run), "--password-file", str(secret), "--rate", "50", "--json"]
-        writers.append((one, here.start("ledger", *words, log=out), out))
     try:
+        for one in clusters:
+            secret = run.place / f"{one.name}.password"
+            secret.touch(mode=0o600)
+            secret.write_text(await one.password(run))
+            out = run.place / f"{one.name}.json"
+            words = [*await one.ledger(run), "--password-file", str(secret), "--rate", "50", "--json"]
+            writers.append((one, here.start("ledger", *words, log=out), out))
         yield
     finally:
         for _, process, _ in writers:

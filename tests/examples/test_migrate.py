@@ -1,0 +1,24 @@
+"""docs/migrate: the commands that move data work when pasted, from a real old server into a real new cluster."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cli.program import needs_kubectl
+from tests.examples.pages import ROOT, commands, paste
+
+PLACE = "/tmp/mooring-migrate"
+PAGES = ROOT / "docs" / "migrate"
+
+
+@needs_kubectl
+@pytest.mark.full
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("page", ["redis", "mysql"])
+def test_every_command_works_when_pasted(page: str) -> None:
+    paste(PAGES / f"{page}.md", PLACE)
+
+
+def test_the_data_is_compared_on_every_page_that_moves_some() -> None:
+    for page in ("redis", "mysql"):
+        shown = [one.shows for one in commands(PAGES / f"{page}.md") if one.shows]
+        assert any(shown.count(one) > 1 for one in shown), f"{page}: the old and the new show the same"
