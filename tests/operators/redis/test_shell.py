@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from mooring.operators.redis.cluster import scripts as cluster
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.info import parse_info, rewriting
 from mooring.operators.redis.sentinel import scripts as sentinel
+from mooring.operators.redis.shell import PROGRAMS
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(60)]
 
@@ -77,3 +79,26 @@ async def test_a_server_that_writes_its_first_log_is_waited_for_and_then_ends(
     assert not await server.rewriting()
     server.process.send_signal(signal.SIGTERM)
     assert await server.process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (("valkey-server",), "valkey"),
+        (("redis-server",), "redis"),
+        (("redis-server", "valkey-server"), "redis"),
+    ],
+)
+def test_the_programs_are_called_as_the_image_names_them(
+    tmp_path: Path, names: tuple[str, ...], kind: str
+) -> None:
+    for name in names:
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-euc", PROGRAMS + 'echo "$kind"'],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"{kind}\n"
