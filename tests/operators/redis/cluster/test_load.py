@@ -235,6 +235,7 @@ async def chosen(cluster: Servers, nodes: int) -> int:
     return nodes if decided is None else called(decided) or 0
 
 
+@pytest.mark.timeout(700)
 async def test_real_masters_are_added_and_removed_by_the_memory_that_they_use(cluster: Servers) -> None:
     large = [f"large:{at}" for at in range(130)]
     assert await chosen(cluster, 6) == 6
@@ -243,7 +244,7 @@ async def test_real_masters_are_added_and_removed_by_the_memory_that_they_use(cl
         async with cluster.dial.link(cluster.address(at)) as link:
             assert set(await link.pipeline([("SET", key, "x" * 60_000) for key in mine])) == {"OK"}
     assert await chosen(cluster, 6) == 8
-    await cluster.operate(8, pipeline=100)
+    assert await cluster.operate(8, seconds=300, pipeline=100)
     assert await cluster.sizes() == [4096] * 4
     assert await chosen(cluster, 8) == 8
     for at, slots in (await cluster.owned()).items():
@@ -251,5 +252,5 @@ async def test_real_masters_are_added_and_removed_by_the_memory_that_they_use(cl
         async with cluster.dial.link(cluster.address(at)) as link:
             assert await link.call("DEL", *mine) == len(mine)
     assert await chosen(cluster, 8) == 6
-    await cluster.operate(6, pipeline=100)
+    assert await cluster.operate(6, seconds=300, pipeline=100)
     assert await cluster.kept(KEYS) == len(KEYS)
