@@ -61,7 +61,7 @@ def test_the_fullest_master_gives_the_few_slots_that_make_it_too_full() -> None:
         replace(weighed({}, by_size=True), sizes=()),
         weighed(heavy(1, each_mib=7)),
         weighed(heavy(1, each_mib=300)),
-        weighed(dict.fromkeys(range(1000), MIB // 2), base=MIB),
+        weighed(dict.fromkeys(range(1000), 4 * MIB // 3), base=MIB),
     ],
     ids=["by count", "not measured", "a few bytes", "one slot has it all", "a small share"],
 )

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from redis.crc import key_slot
 from tests.operators.redis.cluster.builders import NOW, Member, change, snapshot, whole
+from tests.operators.redis.cluster.servers import KEYS, Servers
 
 from mooring.operators.redis.cluster import load
 from mooring.operators.redis.cluster.events import of_move
@@ -18,9 +20,9 @@ from mooring.operators.redis.cluster.moves import InSync, Record, Resize, Verdic
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.saved import dump
 from mooring.operators.redis.cluster.saved import load as read
-from mooring.operators.redis.cluster.snapshot import Scaling, Snapshot
+from mooring.operators.redis.cluster.snapshot import Scaling, Snapshot, Wanted
 from mooring.operators.redis.cluster.status import recorded
-from mooring.operators.redis.cluster.topology import Load
+from mooring.operators.redis.cluster.topology import Load, read_nodes
 from mooring.operators.redis.cluster.types import (
     ClusterAutoscaleSpec,
     RedisClusterSpec,
@@ -221,3 +223,34 @@ def test_why_says_size_target_and_reason() -> None:
         }
     }
     assert list(policy(spec)) == ["The load chooses 6 to 8 nodes; targets per master: MemoryPercent 60"]
+
+
+async def chosen(cluster: Servers, nodes: int) -> int:
+    """The number of nodes that the memory of these servers calls for, each of which may use 8 MiB."""
+    scaling = Scaling(policy=replace(AT_ONCE, maximum=8), targets={"MemoryPercent": 60.0}, limit=8 << 20)
+    seen = await cluster.snapshot(cluster.dial, Wanted(nodes=nodes, scaling=scaling))
+    pods = [one.pod for one in seen.seen.nodes]
+    asked = replace(seen, seen=await read_nodes(cluster.dial, pods, password="", load=True), rates={})
+    decided = load.follow(asked)
+    return nodes if decided is None else called(decided) or 0
+
+
+@pytest.mark.timeout(700)
+async def test_real_masters_are_added_and_removed_by_the_memory_that_they_use(cluster: Servers) -> None:
+    large = [f"large:{at}" for at in range(130)]
+    assert await chosen(cluster, 6) == 6
+    for at, slots in (await cluster.owned()).items():
+        mine = [key for key in large if slots >> key_slot(key.encode()) & 1]
+        async with cluster.dial.link(cluster.address(at)) as link:
+            assert set(await link.pipeline([("SET", key, "x" * 60_000) for key in mine])) == {"OK"}
+    assert await chosen(cluster, 6) == 8
+    assert await cluster.operate(8, seconds=300, pipeline=100)
+    assert await cluster.sizes() == [4096] * 4
+    assert await chosen(cluster, 8) == 8
+    for at, slots in (await cluster.owned()).items():
+        mine = [key for key in large if slots >> key_slot(key.encode()) & 1]
+        async with cluster.dial.link(cluster.address(at)) as link:
+            assert set(await link.pipeline([("DEL", key) for key in mine])) == {1}
+    assert await chosen(cluster, 8) == 6
+    assert await cluster.operate(6, seconds=300, pipeline=100)
+    assert await cluster.kept(KEYS) == len(KEYS)
