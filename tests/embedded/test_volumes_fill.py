@@ -21,7 +21,7 @@ from mooring.testing.mysql_stage import manifest as mysql_manifest
 from mooring.testing.process import operator_process, served
 from mooring.testing.redis import RedisStage, manifest
 
-pytestmark = [pytest.mark.embedded, pytest.mark.full, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.embedded, pytest.mark.full, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def claim(size: str) -> dict[str, Any]:
 async def test_a_full_volume_of_redis_is_reported_at_its_maximum_and_grows_once_it_may(bed: Bed) -> None:
     await bed.apply(manifest(storage={"persistentVolumeClaim": claim("32Mi")}))
     stage = RedisStage(bed, "demo")
-    await stage.exact(90)
+    await stage.exact(240)
     before = {pod.metadata.uid for pod in await stage.pods("redis")}
     master = await stage.master()
     for number in range(28):
@@ -51,11 +51,11 @@ async def test_a_full_volume_of_redis_is_reported_at_its_maximum_and_grows_once_
         status, _, message = await stage.condition("Stalled")
         return status == "True" and "the claims have maxSize 32Mi; raise maxSize, or delete data" in message
 
-    await bed.until(at_maximum, "the maximum is reported", within=150)
+    await bed.until(at_maximum, "the maximum is reported", within=300)
     await stage.patch({"storage": {"autogrow": {"maxSize": "10Gi"}}})
-    await stage.capacity("2Gi", within=90)
+    await stage.capacity("2Gi", within=300)
     await stage.patch({"size": 4})  # a later pod gets the grown size, and the spec keeps the declared one
-    await stage.exact(90)
+    await stage.exact(240)
 
     assert set((await stage.capacities()).values()) == {"2Gi"}
     assert {pod.metadata.uid for pod in await stage.pods("redis")} > before  # none restarted
@@ -80,12 +80,12 @@ async def test_volumes_of_mysql_and_of_a_redis_cluster_grow_as_well(bed: Bed) ->
     pair["spec"]["volumeClaimTemplates"] = [claim("32Mi")]
     await bed.apply(pair)
     shards = Shards(bed, "pair")
-    await mysql.capacity("2Gi", within=150)
+    await mysql.capacity("2Gi", within=300)
 
     async def leads() -> str:
         return (await shards.status()).leader or ""
 
-    await bed.until(leads, "the pair is led", within=150)
+    await bed.until(leads, "the pair is led", within=300)
     for number in range(8):
         await shards.call(await leads(), "SET", f"large-{number}", os.urandom(1 << 19).hex())
 
@@ -93,4 +93,4 @@ async def test_volumes_of_mysql_and_of_a_redis_cluster_grow_as_well(bed: Bed) ->
         found = [(one.status.capacity if one.status else None) or {} for one in await shards.claims()]
         return found == [{"storage": "2Gi"}] * 2
 
-    await bed.until(grown, "the volumes of the pair have 2Gi", within=180)
+    await bed.until(grown, "the volumes of the pair have 2Gi", within=300)

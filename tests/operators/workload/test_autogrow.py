@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from mooring.kube.quantity import parse_quantity
 from mooring.operators.workload.autogrow import (
     AT_MAXIMUM,
     AutogrowSpec,
@@ -38,10 +39,11 @@ def volume(pod: int = 0, *, size: str = "10Gi", requested: str = "", capacity: s
     )
 
 
-def fills(*percent: float, size: int = 10 * GIB) -> Fills:
+def fills(*percent: float, size: str = "10Gi") -> Fills:
+    capacity = int(parse_quantity(size))
     return Fills(
         found=tuple(
-            Fill(claim=f"data-x-{at}", used=int(size * one / 100), size=size)
+            Fill(claim=f"data-x-{at}", used=int(capacity * one / 100), size=capacity, capacity=capacity)
             for at, one in enumerate(percent)
         )
     )
@@ -83,7 +85,7 @@ def test_claims_grow_when_the_fullest_reaches_the_threshold_and_all_to_one_size(
 def test_claims_grow_by_a_share_and_by_1gi_at_least_within_the_maximum(
     spec: AutogrowSpec, size: str, to: str
 ) -> None:
-    made = decided(fills(90), spec=spec, volumes=(volume(size=size),))
+    made = decided(fills(90, size=size), spec=spec, volumes=(volume(size=size),))
     assert made.status is not None
     assert made.status.size == to
 
@@ -91,21 +93,43 @@ def test_claims_grow_by_a_share_and_by_1gi_at_least_within_the_maximum(
 def test_claims_grow_again_only_after_the_cooldown() -> None:
     grown = AutogrowStatus(size="12Gi", grown_at=NOW)
     volumes = (volume(size="12Gi"),)
-    early = decided(fills(85), status=grown, volumes=volumes, hours=5.9)
+    early = decided(fills(85, size="12Gi"), status=grown, volumes=volumes, hours=5.9)
     assert early.status is not None
     assert (early.status.size, early.status.reason) == ("12Gi", "Cooldown")
     assert "2026-01-01T06:00Z" in (early.status.message or "")
     assert early.unmet() == []
-    later = decided(fills(85), status=early.status, volumes=volumes, hours=6)
+    later = decided(fills(85, size="12Gi"), status=early.status, volumes=volumes, hours=6)
     assert later.status is not None
     assert (later.status.size, later.status.reason) == ("15Gi", None)
 
 
 def test_nothing_more_is_asked_for_while_a_claim_is_still_growing() -> None:
     for one in (volume(size="12Gi", capacity="10Gi"), volume(size="12Gi", requested="10Gi", capacity="10Gi")):
-        made = decided(fills(95), status=AutogrowStatus(size="12Gi"), volumes=(volume(1, size="12Gi"), one))
+        grown = AutogrowStatus(size="12Gi")
+        made = decided(fills(95), status=grown, volumes=(one, volume(1, size="12Gi")))
         assert made.status is not None
         assert made.status.size == "12Gi"
+
+
+def test_a_volume_that_grew_since_it_was_measured_does_not_grow_again_for_that() -> None:
+    spec, grown = (
+        AutogrowSpec(max_size="100Gi", cooldown_seconds=0),
+        AutogrowStatus(size="12Gi", grown_at=NOW),
+    )
+    volumes = (volume(size="12Gi"),)
+    assert decided(fills(85), spec=spec, status=grown, volumes=volumes, hours=1).status == grown
+    assert decided(fills(85, size="12Gi"), spec=spec, status=grown, volumes=volumes, hours=1).due
+
+
+def test_a_volume_about_its_threshold_does_not_come_and_go_in_the_cooldown() -> None:
+    status, volumes, reasons = AutogrowStatus(size="12Gi", grown_at=NOW), (volume(size="12Gi"),), []
+    for percent in (81, 79, 81, 79, 70):
+        made = decided(fills(percent, size="12Gi"), status=status, volumes=volumes, hours=1)
+        assert made.status is not None
+        status = made.status
+        reasons.append((status.reason, made.due))
+    held = ("Cooldown", False)
+    assert reasons == [("Cooldown", True), held, held, held, (None, True)]
 
 
 def test_a_volume_that_would_be_full_before_it_may_grow_twice_grows_early_and_far_enough() -> None:
@@ -229,7 +253,7 @@ def test_declarations_that_cannot_be_carried_out_name_field_and_remedy() -> None
 )
 def test_what_pods_print_is_read(text: str, used: int, size: int) -> None:
     made = fill_in(text, claim="data-x-0", capacity=99 << 20)
-    assert made == Fill(claim="data-x-0", used=used, size=size)
+    assert made == Fill(claim="data-x-0", used=used, size=size, capacity=99 << 20)
 
 
 @pytest.mark.parametrize("text", ["", "df 1", "df - -", "sh: df: not found", "du x"])

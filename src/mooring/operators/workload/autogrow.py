@@ -176,7 +176,7 @@ def decide(
     before = status or AutogrowStatus()
     if (larger := _larger(spec, volumes)) is not None:
         return Filling(where=where, status=replace(before, size=larger), due=True)
-    fullest = max(fills.found, key=lambda one: one.share, default=None)
+    fullest = max(_of_now(fills.found, volumes), key=lambda one: one.share, default=None)
     if fullest is None:
         return Filling(where=where, status=status, problem=fills.problem)
     hours = _hours(before.samples or (), fullest, now)
@@ -189,10 +189,15 @@ def decide(
         message=None,
     )
     made = Filling(where=where, status=shown, used=fullest.share, hours=hours)
-    held = before.reason == AT_MAXIMUM
-    if not _calls(spec, fullest, hours, held=held) or any(one.state for one in volumes):
+    if not _calls(spec, fullest, hours, held=before.reason is not None) or any(one.state for one in volumes):
         return _with_news(made, before, "")
     return _grown(made, before, spec, fullest, size=volumes[0].wanted, now=now)
+
+
+def _of_now(found: Sequence[Fill], volumes: Sequence[Volume]) -> list[Fill]:
+    """Of a volume that has grown since it was measured, nothing is known."""
+    sizes = {one.claim: parse_quantity(one.capacity or "0") for one in volumes}
+    return [one for one in found if sizes.get(one.claim) == one.capacity]
 
 
 def _grown(
@@ -253,7 +258,7 @@ def _threshold(spec: AutogrowSpec) -> int:
 def _calls(spec: AutogrowSpec, fullest: Fill, hours: float | None, *, held: bool) -> bool:
     """The fullest volume is beyond the threshold, or would be full before it may grow a second time.
 
-    ``held``: that was so, and ends only clearly below, since an event and a condition hang on it.
+    ``held``: that was so, and ends only clearly below, since a write, and at the maximum an event, hang on it.
     """
     cooldown = (COOLDOWN if spec.cooldown_seconds is None else spec.cooldown_seconds) * (2 if held else 1)
     threshold = _threshold(spec) - (STEP if held else 0)

@@ -41,6 +41,8 @@ class Fill:
     claim: str
     used: int
     size: int
+    capacity: int
+    """What its claim had when it was measured."""
 
     @property
     def share(self) -> float:
@@ -76,9 +78,11 @@ def fill_in(text: str, *, claim: str, capacity: int) -> Fill | None:
     """What `script_for` printed; ``None`` where that cannot be read."""
     match text.split():
         case ["df", used, free] if used.isdigit() and free.isdigit():
-            return Fill(claim=claim, used=int(used) * _KIB, size=(int(used) + int(free)) * _KIB)
+            return Fill(
+                claim=claim, used=int(used) * _KIB, size=(int(used) + int(free)) * _KIB, capacity=capacity
+            )
         case ["du", used] if used.isdigit():
-            return Fill(claim=claim, used=int(used) * _KIB, size=capacity)
+            return Fill(claim=claim, used=int(used) * _KIB, size=capacity, capacity=capacity)
     return None
 
 
