@@ -426,14 +426,12 @@ def _whatever_led(resource: str, obj: Document) -> Document:
 def _matrixone(name: str) -> Workload:
     """The MatrixOne operator on the processes of bench/matrixone_model.py."""
     kinds = {kind.resource.kind: kind for kind in matrixone.OPERATOR.kinds}
-    image = "matrixorigin/matrixone:1.2.4"
     s3 = {"type": "minio", "endpoint": "http://minio:9000", "region": "us-east-1"}
     log: Document = {
         "replicas": 1,
         "volume": {"size": "1Gi"},
         "sharedStorage": {"s3": {**s3, "path": "bucket/mo"}},
     }
-    deps = {"logSet": {"metadata": {"name": "mo"}}, "dnSet": {"metadata": {"name": "mo"}}}
 
     def create(kind: str, called: str, spec: Document, **more: Any) -> Step:
         resource = kinds[kind].resource
@@ -445,23 +443,6 @@ def _matrixone(name: str) -> Workload:
             await client.request("POST", resource.path(namespace="default"), body=body)
 
         return step
-
-    def edit(kind: str, called: str, spec: Document) -> Step:
-        async def step(client: Client) -> None:
-            await client.patch(kinds[kind], called, MergePatch({"spec": spec}), namespace="default")
-
-        return step
-
-    def delete(kind: str, called: str) -> Step:
-        async def step(client: Client) -> None:
-            await client.delete(kinds[kind], called, namespace="default")
-
-        return step
-
-    async def move(client: Client) -> None:
-        claim = await client.get(matrixone.types.CNClaim, "one", namespace="default")
-        source = {"sourcePod": {"podName": claim.spec.pod_name if claim.spec is not None else ""}}
-        await edit("CNClaim", "one", source)(client)
 
     async def serves(client: Client) -> None:
         """A cluster that serves, and that the operator leaves alone: it is only backed up."""
@@ -492,10 +473,6 @@ def _matrixone(name: str) -> Workload:
             Secret(metadata=ObjectMeta(name="old-credential", namespace="default"), data=data)
         )
 
-    async def restore(client: Client) -> None:
-        (backup,) = (await client.list(matrixone.types.Backup, namespace="")).items
-        await create("MatrixOneCluster", "mo", {**cluster, "restoreFrom": backup.metadata.name})(client)
-
     cluster: Document = {
         "version": "1.2.4",
         "logService": log,
@@ -504,37 +481,13 @@ def _matrixone(name: str) -> Workload:
     }
     old: Document = {**cluster, "logService": {**log, "sharedStorage": {"s3": {**s3, "path": "bucket/old"}}}}
     skip = {"annotations": {"matrixorigin.io/skip-sync": "yes"}}
-    strategy = {"updateStrategy": {}, "scaleStrategy": {"maxIdle": 2, "maxPods": 6}}
-    claim = {"selector": {"matchLabels": {"pool": "default"}}}
-    pool = (
-        create("LogSet", "mo", {**log, "image": image}),
-        create("DNSet", "mo", {"image": image, "replicas": 1}, deps={"logSet": deps["logSet"]}),
-        create(
-            "CNPool",
-            "warm",
-            {
-                "podLabels": {"pool": "default"},
-                "deps": deps,
-                "strategy": strategy,
-                "template": {"image": image},
-            },
-        ),
-    )
     served = (create("MatrixOneCluster", "old", old, metadata=skip), serves)
     backup = {
         "source": {"clusterRef": "old"},
         "target": {"s3": {**s3, "path": "bucket/backups"}},
         "ttl": "900000h",
     }
-    given, steps = {
-        "claim": (
-            pool,
-            (create("CNClaim", "one", claim), create("CNClaim", "two", claim), delete("CNClaim", "one")),
-        ),
-        "move": ((*pool, create("CNClaim", "one", claim)), (move,)),
-        "backup": (served, (create("BackupJob", "first", backup),)),
-        "restore": ((*served, create("BackupJob", "first", backup)), (restore,)),
-    }[name]
+    given, steps = {"backup": (served, (create("BackupJob", "first", backup),))}[name]
     return Workload(
         name=f"matrixone-{name}",
         kinds=tuple(kinds.values()),
@@ -566,7 +519,7 @@ _SENTINEL = (
 _CLUSTER = ("create", "grow", "shrink", "password", "users", "roll", "delete")
 _MYSQL = ("create", "switch", "failover", "scale", "roll")
 _PAIR = ("create", "password", "roll")
-_MATRIXONE = ("claim", "move", "backup", "restore")
+_MATRIXONE = ("backup",)
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"deployment-{name}": functools.partial(_deployment, name) for name in _DEPLOYMENT},
     **{f"directory-{name}": functools.partial(_directory, name) for name in _DIRECTORY},
