@@ -70,6 +70,7 @@ class Reported(CnInfo):
 class Keeper:
     """HAKeeper of one namespace: the stores of its pods, all of them well."""
 
+    now: Callable[[], float] = time.monotonic
     born: float = field(default_factory=time.monotonic)
     logs: dict[str, str] = field(default_factory=dict)
     tns: dict[str, str] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class Keeper:
 
     def state(self) -> CheckerState:
         """What it answers now: everything was heard at this tick."""
-        tick = 1000 + int((time.monotonic() - self.born) * 10)
+        tick = 1000 + int((self.now() - self.born) * 10)
         members = sorted(self.logs)
         shards = {number: self._shard(number, members) for number in range(_SHARDS)}
         stores = {

@@ -97,8 +97,8 @@ async def learn(workload: Workload) -> Reference:
 
 
 def _beginning(key: Key) -> Key:
-    """A key whose name ends before its last part."""
-    return key[0], key[1], key[2].rpartition("-")[0]
+    """A key whose name ends before its last part; the one that the server made up is not counted."""
+    return key[0], key[1], key[2].removesuffix("-*").rpartition("-")[0]
 
 
 def _named(key: Key) -> str:
@@ -164,9 +164,9 @@ class _Names:
 
     def key(self, key: Key) -> Key:
         """A key without what was made up."""
-        if (start := _beginning(key)) in self._unstable:
-            return key[0], key[1], f"{start[2]}-*"
-        return key[0], key[1], self.text(key[2])
+        plain = key[0], key[1], self.text(key[2])
+        start = _beginning(plain)
+        return (*start[:2], f"{start[2]}-*") if start in self._unstable else plain
 
     def text(self, text: str) -> str:
         """A text without what differs from run to run."""
