@@ -36,6 +36,10 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
         *("redis-sentinel", "redis-cluster", "mysql", "matrixone", "object-storage"),
         *("operations", "metrics", "runbooks", "console", "security", "limits"),
     ),
+    "Come from elsewhere": (
+        *("migrate/ucloud", "migrate/harmonycloud", "migrate/redis", "migrate/mysql"),
+        *("migrate/matrixone", "migrate/kopf"),
+    ),
     "Write operators": ("write-an-operator", "testing"),
     "Know": ("architecture", "benchmarks"),
     "中文": (

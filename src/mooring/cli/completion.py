@@ -65,11 +65,19 @@ def words(given: Sequence[str], commands: Sequence[str]) -> list[str]:
         found = list(_SCRIPTS)
     elif before[0] == "catalog" and len(before) == 1:
         found = ["list", "show", "lint"]
+    elif before[0] == "import" and len(before) == 1:
+        found = _imported()
     elif before[0] in ("create", "get", "backup", "edit", "delete") or before[:2] == ["catalog", "show"]:
         found = _service(before, last)
     else:
         found = []
     return [word for word in found if word.startswith(last)]
+
+
+def _imported() -> list[str]:
+    from mooring.operators.registry import OPERATORS  # only now: the shell waits
+
+    return [one.importer.name for one in OPERATORS.values() if one.importer is not None]
 
 
 def _joined(given: Sequence[str]) -> list[str]:
@@ -121,7 +129,7 @@ def _service(before: Sequence[str], last: str) -> list[str]:
     options = ["--namespace", "--kubeconfig", "--context", "--catalog-dir"]
     more = {
         "create": ["--plan", "--from", "--set", "--set-file", "--dry-run"],
-        "backup": ["--list", "--in", "--as", "--set", "--set-file", "--dry-run"],
+        "backup": ["--list", "--output", "--in", "--as", "--set", "--set-file", "--dry-run"],
         "edit": ["--set", "--set-file", "--dry-run"],
         "delete": ["--yes", "--dry-run"],
         "get": ["--output"],
