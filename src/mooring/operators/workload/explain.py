@@ -34,11 +34,10 @@ def autoscaling(status: Mapping[str, Any]) -> Iterator[str]:
             f"({found.get('reason')}); it is carried out once that held for its stabilizationSeconds"
         )
     if (text := found.get("message")) and found.get("reason") != CONTESTED:
-        held = found.get("reason") if found.get("desired") is None else None
-        if held in (None, UNKNOWN):
+        if found.get("desired") is not None or found.get("reason") == UNKNOWN:
             yield f"{UNKNOWN}: {text}; while that is so, no server is removed"
         else:
-            yield f"{held}: {text}"
+            yield f"{found['reason']}: {text}" if found.get("reason") else text
     elif found.get("desired") is None and found.get("replicas") is not None and not found.get("reason"):
         yield f"The load decides the number: {found['replicas']}{_since(found)}"
 

@@ -212,7 +212,6 @@ class BackupStatus(SetStatus, frozen=True, kw_only=True):
         PrinterColumn("ID", ".meta.id"),
         PrinterColumn("At", ".meta.atTime", format="date-time"),
         PrinterColumn("Source", ".meta.sourceRef"),
-        PrinterColumn("Base", ".status.base"),
     ),
     status=False,
     preserve_unknown=True,
