@@ -9,14 +9,11 @@ from mooring.operators.redis.cluster.moves import Promote, Tell, Verdict, Wait
 from mooring.operators.redis.cluster.slots import Slots
 from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
 from mooring.operators.redis.cluster.topology import SILENCE, UNHEARD, Live, Node, outranked
-from mooring.operators.redis.versions import capabilities
 
 __all__ = [
     "HUNG",
     "first_move",
-    "followers",
     "hand_over",
-    "may_succeed",
     "outrank",
     "relieve",
     "replace_hung",
@@ -33,8 +30,6 @@ DECIDED: Final = 20
 ASKED: Final = 2
 """Up to so many the other masters are asked for a sign of life. Later they are not: where only the operator is cut off,
 each question costs them a connection."""
-LATELY: Final = 5
-"""Seconds since a replica lost its master until that one is awaited instead: its restart is then as quick."""
 
 
 def hand_over(snapshot: Snapshot) -> Verdict | None:
@@ -61,44 +56,12 @@ def heir_of(snapshot: Snapshot, master: str) -> Live | None:
 
 
 def rescue(snapshot: Snapshot) -> Verdict | None:
-    """Slots whose owner is gone for sure go to its replica without waiting for the node timeout.
-
-    A master whose container just ended is not awaited if its replica has its data: starting a container may take
-    seconds, and a restarted master refuses writes for two more.
-    """
+    """Slots whose owner is gone for sure go to its replica without waiting for the node timeout."""
     return first_move(
         take_over(snapshot, owner, why="its master is gone")
         for owner in snapshot.seen.absent_owners
-        if gone(snapshot, owner) or (ended(snapshot, owner) and may_succeed(snapshot, owner))
+        if gone(snapshot, owner)
     )
-
-
-def may_succeed(snapshot: Snapshot, owner: str) -> bool:
-    """Its replicas were in sync until it died a moment ago: one of them serves seconds before a restarted master may.
-
-    Every replica has to answer: a write that WAIT confirmed may be on any of them, and the one with the most data is
-    chosen. Before 4.0 the master is awaited: a password with a space does not let it follow
-    (`Capabilities.inline_auth`).
-    """
-    replicas = snapshot.seen.replicas_of(owner)
-    return (
-        owner in snapshot.seen.absent_owners
-        and (snapshot.majority() or not _may_serve(snapshot))
-        and followers(snapshot, owner) <= {one.id for one in replicas}
-        and bool(replicas)
-        and all(
-            0 <= one.server.cut <= LATELY and not one.server.syncing and not one.server.loading
-            for one in replicas
-        )
-        and not any(capabilities(one.server.version).inline_auth for one in replicas)
-    )
-
-
-def followers(snapshot: Snapshot, owner: str) -> set[str]:
-    """Ids of the nodes that any node knows as its replicas."""
-    return {
-        peer.id for one in snapshot.seen.live for peer in one.server.peers.values() if peer.master == owner
-    }
 
 
 def outrank(snapshot: Snapshot) -> Verdict | None:
@@ -115,7 +78,7 @@ def outrank(snapshot: Snapshot) -> Verdict | None:
             how="BUMPEPOCH",
             owner=peer.id,
             slots=one.slots,
-            failed=not _absent(snapshot, peer.id),
+            failed=not _ended(snapshot, peer.id),
             why=f"{one.name} serves, and the others do not know: its number is too low",
         )
         for one in snapshot.seen.live
@@ -124,7 +87,7 @@ def outrank(snapshot: Snapshot) -> Verdict | None:
         if outranked(one.server, peer.id)
         and not one.slots & ~_claimed(snapshot, peer.id)
         and (
-            _absent(snapshot, peer.id)
+            _ended(snapshot, peer.id)
             or (_outvoted(snapshot, peer.id) and one.server.silence(peer.id) > SILENCE)
         )
     )
@@ -139,7 +102,7 @@ def _claimed(snapshot: Snapshot, id: str) -> Slots:
     return found
 
 
-def _absent(snapshot: Snapshot, id: str) -> bool:
+def _ended(snapshot: Snapshot, id: str) -> bool:
     """It does not answer, and cannot be serving."""
     return id not in snapshot.seen.by_id and gone(snapshot, id)
 
@@ -186,7 +149,7 @@ def _silent(snapshot: Snapshot, id: str) -> Node | None:
 
 def _replace(snapshot: Snapshot, id: str) -> Verdict | None:
     node = _silent(snapshot, id)
-    if node is None or snapshot.starts(node):
+    if node is None:
         return None
     missed = snapshot.missed.get(node.name, 0)
     waiting = [
@@ -252,7 +215,9 @@ def take_over(snapshot: Snapshot, owner: str, *, why: str) -> Verdict | None:
     heirs = [one for one in snapshot.seen.replicas_of(owner) if not one.server.loading]
     if not heirs:
         return None
-    if not snapshot.majority() and _may_serve(snapshot):
+    if not snapshot.majority() and not all(
+        gone(snapshot, id) or waits(snapshot, id) for id in snapshot.seen.absent_owners
+    ):
         return Wait(
             reason="NoMajority",
             message="most masters do not answer, and some of them may be running: bring back their nodes",
@@ -263,21 +228,6 @@ def take_over(snapshot: Snapshot, owner: str, *, why: str) -> Verdict | None:
     if snapshot.majority():
         return snapshot.promote(best, "FORCE", why=why)
     return Promote(target=target_of(best), how="TAKEOVER", why=why)
-
-
-def _may_serve(snapshot: Snapshot) -> bool:
-    """One of the masters that do not answer may be running."""
-    return not all(
-        gone(snapshot, id) or ended(snapshot, id) or waits(snapshot, id) for id in snapshot.seen.absent_owners
-    )
-
-
-def ended(snapshot: Snapshot, id: str) -> bool:
-    """Kubernetes reports that its container ended, and none has been started since; the next one waits at its gate."""
-    node = snapshot.node_of(id)
-    if node is None or node.server is not None or node.gate is not None:
-        return False
-    return not node.pod.running and node.pod.died_at is not None
 
 
 def waits(snapshot: Snapshot, id: str) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.cluster.failover import first_move, followers, may_succeed, take_over
+from mooring.operators.redis.cluster.failover import first_move, take_over
 from mooring.operators.redis.cluster.members import mesh
 from mooring.operators.redis.cluster.moves import Release, Verdict
 from mooring.operators.redis.cluster.slots import ALL
 from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
 from mooring.operators.redis.cluster.topology import Node
+from mooring.operators.redis.versions import capabilities
 
 __all__ = ["release"]
+
+LATELY: Final = 5
+"""Seconds since a replica lost its master until that one is awaited instead: its restart is then as quick."""
 
 
 def release(snapshot: Snapshot) -> Verdict | None:
@@ -50,7 +54,7 @@ def _hold(snapshot: Snapshot, node: Node) -> str:
     assert node.gate is not None
     if not node.gate.id and (ghost := _ghost_at(snapshot, node)):
         return "" if node.gate.disk == "none" or _may_have_copies(snapshot, ghost) else "as is"
-    if node.gate.disk == "full" and may_succeed(snapshot, node.gate.id):
+    if node.gate.disk == "full" and _succeeds(snapshot, node.gate.id):
         return ""
     if node.gate.disk == "full" or not node.gate.id:
         return "fresh" if node.gate.disk != "none" and _left_earlier(snapshot, node.gate.id) else "as is"
@@ -76,6 +80,34 @@ def _left_earlier(snapshot: Snapshot, id: str) -> bool:
     return snapshot.recorded.formed and snapshot.seen.covered == ALL and not known
 
 
+def _succeeds(snapshot: Snapshot, owner: str) -> bool:
+    """Its replicas were in sync until it died a moment ago: one of them serves seconds before a restarted master may.
+
+    A restarted master refuses writes for two seconds. Every replica has to answer: a write that WAIT confirmed may be
+    on any of them, and the one with the most data is chosen. Before 4.0 the master is awaited: a password with a space does
+    not let it follow (`Capabilities.inline_auth`).
+    """
+    replicas = snapshot.seen.replicas_of(owner)
+    return (
+        owner in snapshot.seen.absent_owners
+        and snapshot.majority()
+        and _followers(snapshot, owner) <= {one.id for one in replicas}
+        and bool(replicas)
+        and all(
+            0 <= one.server.cut <= LATELY and not one.server.syncing and not one.server.loading
+            for one in replicas
+        )
+        and not any(capabilities(one.server.version).inline_auth for one in replicas)
+    )
+
+
+def _followers(snapshot: Snapshot, owner: str) -> set[str]:
+    """Ids of the nodes that anybody knows as its replicas."""
+    return {
+        peer.id for one in snapshot.seen.live for peer in one.server.peers.values() if peer.master == owner
+    }
+
+
 _RANK: Final = {"none": 0, "part": 1, "full": 2}
 
 
@@ -98,7 +130,7 @@ def _may_have_copies(snapshot: Snapshot, owner: str) -> bool:
         return True
     return any(
         (node := snapshot.node_of(id)) is not None and node.server is None and not _emptied(node)
-        for id in followers(snapshot, owner)
+        for id in _followers(snapshot, owner)
     )
 
 

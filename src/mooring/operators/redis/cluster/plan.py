@@ -26,7 +26,7 @@ from mooring.operators.redis.cluster.scale import scale
 from mooring.operators.redis.cluster.slots import ALL, count, show
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.strangers import expel
-from mooring.operators.redis.cluster.stuck import STARTING, pods_starting, replace_stuck, troubles
+from mooring.operators.redis.cluster.stuck import pods_starting, replace_stuck, troubles
 from mooring.operators.redis.cluster.users import change_users
 
 __all__ = ["next_step"]
@@ -96,7 +96,7 @@ def waiting(snapshot: Snapshot) -> Verdict | None:
         return Wait(
             reason="SlotsWithoutOwner",
             message=f"{slots} slots have no live owner{troubles(snapshot)}",
-            after=STARTING if any(map(snapshot.starts, snapshot.missing)) else 0.5,
+            after=0.5,
             stalled=not snapshot.missing or bool(snapshot.unmade),
         )
     if not snapshot.complete:

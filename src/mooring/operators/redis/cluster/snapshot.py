@@ -26,8 +26,6 @@ DEAD_GRACE: Final = timedelta(seconds=3)
 """How long a container that ended may take to be back before its replica takes over: back with all its data is
 better than a fail-over, which costs what the replica did not have yet."""
 
-STARTS_WITHIN: Final = timedelta(seconds=5)
-"""How long a container that was started may take until its server waits at its gate."""
 MADE_WITHIN: Final = timedelta(seconds=30)
 """How long a pod may take to be recreated, also while Kubernetes' controllers change their leader; longer, and somebody
 refuses it, a quota perhaps."""
@@ -293,11 +291,6 @@ class Snapshot:
         pod = node.pod
         ended = pod.died_at is not None and self.now - pod.died_at > DEAD_GRACE
         return not pod.running and ended
-
-    def starts(self, node: Node) -> bool:
-        """Its container was started a moment ago and does not answer yet."""
-        started = node.pod.started if node.pod.running and node.server is None and node.gate is None else None
-        return started is not None and abs(self.now - started) <= STARTS_WITHIN
 
     def voters(self, heir: Live) -> list[Live]:
         """Masters that have a connection to it."""

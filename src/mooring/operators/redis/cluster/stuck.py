@@ -7,7 +7,7 @@ roll begins before they run. So only these are recreated; a pod whose server ans
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mooring.operators.redis.cluster.moves import DeletePod, Resize, Verdict, Wait, WriteTemplate
 from mooring.operators.redis.cluster.roll import delete, hangs, replace_stuck_pod
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Node
 
-__all__ = ["STARTING", "pods_starting", "replace_stuck", "troubles"]
-
-STARTING: Final = 0.1
-"""Seconds between two looks at a server that is about to wait at its gate, of which Kubernetes reports nothing."""
+__all__ = ["pods_starting", "replace_stuck", "troubles"]
 
 
 def replace_stuck(snapshot: Snapshot) -> Verdict | None:
@@ -71,7 +68,7 @@ def pods_starting(snapshot: Snapshot, *, answering: int) -> Wait:
     return Wait(
         reason="PodsStarting",
         message=f"{answering} of {snapshot.wanted.nodes} nodes answer{troubles(snapshot)}",
-        after=STARTING if snapshot.recorded.formed and any(map(snapshot.starts, snapshot.missing)) else 1.0,
+        after=1.0,
         stalled=bool(snapshot.unmade)
         or any(
             one.pod.trouble in HOPELESS | MAY_PASS and not one.pod.terminating for one in snapshot.missing
