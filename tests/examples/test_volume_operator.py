@@ -69,7 +69,7 @@ async def claim(rig: Rig) -> PersistentVolumeClaim:
 def room(made: PersistentVolumeClaim) -> str:
     assert made.spec is not None
     assert made.spec.resources is not None
-    return (made.spec.resources.requests or {})["storage"]
+    return str((made.spec.resources.requests or {})["storage"])
 
 
 async def test_an_object_becomes_a_claim_that_goes_with_it(rig: Rig) -> None:
