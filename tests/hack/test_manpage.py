@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 
@@ -24,4 +25,5 @@ def test_man_reads_it_without_a_warning() -> None:
         ["groff", "-man", "-Tutf8", "-ww", "-rHY=0", str(PAGE)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "EXIT STATUS" in done.stdout
+    shown = re.sub(r".\x08", "", done.stdout)  # bold letters are struck twice
+    assert "EXIT STATUS" in shown

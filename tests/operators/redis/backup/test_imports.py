@@ -12,14 +12,7 @@ from mooring.operators.backup import agent
 from mooring.operators.redis.backup.imports import import_redis
 
 #: A file of Redis 7.0 with one key, as far as a head is read: magic, an auxiliary field, database 0 with one key.
-FILE = (
-    b"REDIS0010"
-    + b"\xfa\x09redis-ver\x067.0.15"
-    + b"\xfe\x00\xfb\x01\x00"
-    + b"\x00\x01a\x011"
-    + b"\xff"
-    + bytes(8)
-)
+FILE = b"REDIS0010\xfa\x09redis-ver\x067.0.15\xfe\x00\xfb\x01\x00\x00\x01a\x011\xff" + bytes(8)
 
 
 async def test_a_file_is_stored_with_the_facts_of_its_head(tmp_path: Path) -> None:
