@@ -93,7 +93,9 @@ ROWS = [
     Row("restoreFrom", {"backup": "nightly"}, "", ""),  # acted on by `restore`, and fixed by the schema
     Row("volumeClaimTemplates", [LARGER], DECIDES, base={"volumeClaimTemplates": [CLAIM]}),
     Row("volumeClaimTemplates", [CLAIM], ANSWERED),
-    Row("storage", {"autogrow": {"maxSize": "5Gi"}}, "", "", {"volumeClaimTemplates": [CLAIM]}),  # acted on by `growing`
+    Row(
+        "storage", {"autogrow": {"maxSize": "5Gi"}}, "", "", {"volumeClaimTemplates": [CLAIM]}
+    ),  # acted on by `growing`
     Row("storage", {"autogrow": {"maxSize": "1Ki"}}, ANSWERED, ANSWERED, {"volumeClaimTemplates": [CLAIM]}),
     Row("volumes", {"type": "hostPath"}, ROLLS),
     Row("volumes", {"type": "nfs"}, ANSWERED, ANSWERED),
