@@ -147,6 +147,23 @@ def test_a_server_that_began_with_a_copy_may_lead_others() -> None:
     assert not leader.contains(maria("0-1-100,0-2-140,0-3-201"))
 
 
+def test_a_tail_is_told_apart_from_what_a_copy_does_not_know() -> None:
+    """The leader began with a copy and went on as server 9; the old primary has four of its own after what both have."""
+    leader, old = maria("0-3-200,0-9-230"), maria("0-1-100,0-2-140,0-3-204")
+    assert (old - leader).text() == "0-3-201..204"
+
+
+def test_a_copy_reaches_what_came_before_it() -> None:
+    """It knows the newest id alone; where it has nothing of its own, the numbers tell what it has."""
+    copy, purged = maria("0-9-230"), maria("0-3-200")
+    assert not copy.contains(purged)
+    assert copy.reaches(purged)
+    assert not maria("0-9-199").reaches(purged)
+    assert not copy.reaches(maria("0-3-200,1-3-1"))
+    assert my(f"{A}:1-9").reaches(my(f"{A}:2-4"))
+    assert not my(f"{A}:1-9").reaches(my(f"{A}:2-10"))
+
+
 def test_a_replica_that_is_behind_is_no_errant_one() -> None:
     primary = maria("0-1-100,0-2-140,0-3-200")
     for replica in ("0-1-50", "0-1-100,0-2-120", "0-1-100,0-2-140,0-3-199"):

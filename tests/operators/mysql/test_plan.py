@@ -605,6 +605,17 @@ def test_a_replica_that_needs_purged_binary_logs_is_not_pointed_at_the_primary()
     assert "binary logs" in (verdict.status.members or {})["demo-2"].reseed
 
 
+def test_a_copy_of_a_primary_that_began_with_a_copy_itself_follows_it() -> None:
+    """The copy names the primary's newest id alone, and the primary's logs begin with an id of another server."""
+    scene = healthy().server("demo-0", purged=at("0-77-50"), executed=at("0-77-50,0-10-100"))
+    scene = scene.has("demo-2", "0-10-90").server("demo-2", replication=None)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Follow), verdict
+    assert [one.name for one in verdict.targets] == ["demo-2"]
+
+
 def test_lagging_replicas_leave_the_service_and_return_once_they_are_well_within_the_limit() -> None:
     behind = healthy().link("demo-2", lag=31.0).decide()
     assert isinstance(behind, LabelRoles)

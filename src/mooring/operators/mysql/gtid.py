@@ -6,8 +6,8 @@ tells the last number of each server. Both are kept as intervals of numbers by o
 ``uuid:tag`` or ``domain-server``; on MariaDB the interval of an origin is "all its transactions up to this number".
 
 What MariaDB receives is told by the last id alone (``Gtid_IO_Pos``), without those of other servers before it. Since one id
-has one history, a position that has the last id of another domain history also has all that comes before it there; the
-difference of two positions takes that into account. A server that began with a copy knows of the ids before it no more either.
+has one history, two positions that share an id also share all that comes before it in its domain; the difference of two
+positions takes that into account. A server that began with a copy knows of the ids before it no more either.
 
 All of it is pure.
 """
@@ -48,6 +48,18 @@ class Position:
     def contains(self, other: Position) -> bool:
         """Every transaction of ``other`` is in this one."""
         return (other - self).is_empty
+
+    def reaches(self, other: Position) -> bool:
+        """Every transaction of ``other`` is in this one, where both are known to be of one history.
+
+        A server of MariaDB that began with a copy names none of the ids before it: there the newest numbers tell.
+        """
+        if not self.last:
+            return self.contains(other)
+        return all(
+            domain in self.last and _number(self.last[domain]) >= _number(newest)
+            for domain, newest in other.last.items()
+        )
 
     def comparable(self, other: Position) -> bool:
         """One of the two has all of the other."""
@@ -140,13 +152,18 @@ class Position:
 
     def _shared_with(self, other: Position, origin: str) -> int:
         """MariaDB: the number up to which this domain's history is surely the same in both; 0 for none."""
-        domain = _domain(origin)
-        bounds = [0]
-        for newest, where in ((other.last.get(domain), self), (self.last.get(domain), other)):
-            server, _, number = (newest or "").rpartition("-")
-            if any(low <= int(number) <= high for low, high in where.origins.get(server, ())):
-                bounds.append(int(number))
-        return max(bounds) if self.last else 0
+        domain, bound = _domain(origin), 0
+        for name in self.origins.keys() & other.origins.keys() if self.last else ():
+            if _domain(name) == domain:
+                theirs = other.origins[name]
+                common = (
+                    min(high, end)
+                    for low, high in self.origins[name]
+                    for start, end in theirs
+                    if start <= high and low <= end
+                )
+                bound = max(bound, *common, 0)
+        return bound
 
 
 def parse(flavor: Flavor, text: str) -> Position:

@@ -172,7 +172,10 @@ def errant(snapshot: Snapshot, it: Server) -> Position:
 def lacks_history(snapshot: Snapshot, it: Server) -> bool:
     """The primary no longer has binary logs of what this server lacks."""
     purged = snapshot.leader[1].purged if snapshot.leader is not None else None
-    return purged is not None and not it.executed.contains(purged)
+    if purged is None:
+        return False
+    of_one_history = errant(snapshot, it).is_empty
+    return not (it.executed.reaches(purged) if of_one_history else it.executed.contains(purged))
 
 
 def held(snapshot: Snapshot, member: Member) -> bool:
