@@ -24,6 +24,13 @@ def test_a_new_replica_joins_by_replication_while_binary_logs_reach_back() -> No
     assert _new_replica(healthy().server("demo-0", purged=Position())).seed == ""
 
 
+def test_a_new_replica_copies_a_long_history_though_all_of_it_is_there() -> None:
+    long = healthy().server("demo-0", purged=Position(), executed=at("0-10-2001"))
+    assert _new_replica(long).seed
+    short = healthy().server("demo-0", purged=Position(), executed=at("0-10-2000"))
+    assert _new_replica(short).seed == ""
+
+
 def test_a_new_replica_begins_with_a_copy_of_a_replica_where_they_do_not() -> None:
     order = _new_replica(healthy().server("demo-0", purged=at("0-10-50")))
     assert order.seed.startswith("demo-1")

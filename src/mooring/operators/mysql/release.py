@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from mooring.operators.mysql import gate, records
 from mooring.operators.mysql.flavors import version_of
+from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import Open, Verdict, Wait
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Flavor, Member, Server
@@ -24,6 +25,8 @@ __all__ = ["SEEDS", "can_renew", "open_gates", "replicas", "worn_out"]
 SEEDS: Final = 3
 """How often within `SEEDS_WITHIN` the data of one server is set aside and made again."""
 SEEDS_WITHIN: Final = 3600.0
+REPLAYED: Final = 2000
+"""So many transactions a new replica applies one by one from the start, in about the time that a copy takes."""
 
 COPIES_ANYWAY: Final[frozenset[Flavor]] = frozenset({"mariadb"})
 """Lists no binary logs while commits wait for an acknowledgement, but can be copied then: a dump leaves waiting rows out."""
@@ -100,15 +103,18 @@ def _copies_anyway(snapshot: Snapshot, primary: Server) -> bool:
 
 
 def _donor(snapshot: Snapshot, name: str) -> str:
-    """The host whose data a new replica begins with, unless binary logs surely reach back to the start; "" where they do.
+    """The host whose data a new replica begins with; "" where a short history is surely there from its start.
 
     A replica that has everything, so that the primary has no more work than it must.
     """
     leader = snapshot.leader
     if leader is None:
         return ""
-    purged = leader[1].purged
-    if purged.is_empty if purged is not None else not _copies_anyway(snapshot, leader[1]):
+    primary = leader[1]
+    if primary.purged is None and not _copies_anyway(snapshot, primary):
+        return ""
+    whole = primary.purged is not None and primary.purged.is_empty
+    if whole and primary.executed.ahead_of(Position()) <= REPLAYED:
         return ""
     healthy = [
         one
