@@ -197,7 +197,9 @@ async def measure_plain(options: argparse.Namespace) -> dict[str, Any]:
         "failed_twice": {},
         "never_whole": broken,
         "seconds": {
-            name: {"p50": percentile(values, 0.5), "max": max(values)} for name, values in found.items()
+            name: {"p50": percentile(values, 0.5), "max": max(values)}
+            for name, values in found.items()
+            if values
         },
     }
 
