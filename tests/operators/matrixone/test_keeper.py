@@ -184,7 +184,7 @@ async def test_the_gate_of_each_claimed_pod_opens_when_hakeeper_has_confirmed_it
         client = Client(server.transport(), field_manager="test")
         await client.create(core.Namespace(metadata=ObjectMeta(name="ns")))
         pods = await two_pods(client)
-        around = SimpleNamespace(keeper=keeper, pods=lambda *_: logs)
+        around = SimpleNamespace(keeper=keeper, pods=lambda *_: logs, live=None)
         cn_set = typed("CNSet", deps__logSet={"metadata": {"name": "mo", "namespace": "ns"}})
         ctx: Any = SimpleNamespace(client=client, key=Key("ns", "warm"), now=Still().now, did=noted)
         steps = tuple(
