@@ -69,13 +69,42 @@ async def test_mysql_is_asked_by_annotation_for_a_replica_that_acknowledges() ->
 
 async def test_redis_is_asked_by_an_eviction_and_chooses_the_heir_itself() -> None:
     client: Any = Noted()
-    raw = {"metadata": {"name": "demo", "namespace": "team"}}
+    raw = {
+        "metadata": {"name": "demo", "namespace": "team"},
+        "status": {"replicas": ["redis-cluster-demo-1"]},
+    }
     await evict(client, raw, "redis-cluster-demo-0", "")
     ((method, path, body),) = client.asked
     assert (method, path) == ("POST", "/api/v1/namespaces/team/pods/redis-cluster-demo-0/eviction")
     assert body["kind"] == "Eviction"
     with pytest.raises(ValueError, match="--to"):
         await evict(client, raw, "redis-cluster-demo-0", "redis-cluster-demo-1")
+
+
+@pytest.mark.parametrize("status", [{}, {"replicas": []}, {"conditions": [{"reason": "Running"}]}])
+async def test_redis_is_not_asked_without_a_replica_in_sync(status: dict[str, Any]) -> None:
+    client: Any = Noted()
+    with pytest.raises(ValueError, match="no replica is in sync"):
+        await evict(
+            client, {"metadata": {"name": "demo", "namespace": "team"}, "status": status}, "demo-0", ""
+        )
+    assert client.asked == []
+
+
+async def test_a_shard_hands_over_only_to_a_replica_of_its_own() -> None:
+    client: Any = Noted()
+    nodes = [
+        {"name": "demo-0", "type": "master", "nodeId": "a", "masterNodeId": "a", "status": "True"},
+        {"name": "demo-1", "type": "master", "nodeId": "b", "masterNodeId": "b", "status": "True"},
+        {"name": "demo-2", "type": "slave", "nodeId": "c", "masterNodeId": "a", "status": "True"},
+        {"name": "demo-3", "type": "slave", "nodeId": "d", "masterNodeId": "b", "status": "False"},
+    ]
+    # A Redis Cluster counts its ready pods in ``replicas``.
+    raw = {"metadata": {"name": "demo", "namespace": "team"}, "status": {"replicas": 4, "conditions": nodes}}
+    await evict(client, raw, "demo-0", "")
+    assert len(client.asked) == 1
+    with pytest.raises(ValueError, match="no replica is in sync"):
+        await evict(client, raw, "demo-1", "")
 
 
 def test_every_operator_with_a_primary_offers_it() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -11,13 +15,14 @@ import pytest
 from tests.local.node.bed import privileged, until
 from tests.local.node.test_usage import measured
 
-from mooring.kube import Client
+from mooring.kube import Client, Config, HttpTransport
 from mooring.kube.object import Key
 from mooring.kube.objects import core
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
+from mooring.operators.workload import cpu as module
 from mooring.operators.workload.autoscale import Policy, Signal, decide, remembered
-from mooring.operators.workload.cpu import NOT_SERVED, CPUReader, share_of
+from mooring.operators.workload.cpu import CPU, NOT_SERVED, CPUReader, share_of
 from mooring.operators.workload.explain import autoscaling
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -51,6 +56,63 @@ async def test_without_metrics_server_the_cpu_is_unknown_and_the_remedy_is_named
             DEMO, [pod("a", requests="1")], selector="app=demo", container="main", now=NOW
         )
     assert (found.percent, found.why) == ({}, NOT_SERVED)
+
+
+@asynccontextmanager
+async def metrics_server(answers: asyncio.Event) -> AsyncIterator[Client]:
+    """An API server that says nothing until then, and then that ``a`` uses half a core."""
+    used = {"metadata": {"name": "a"}, "containers": [{"name": "main", "usage": {"cpu": "500m"}}]}
+    body = json.dumps({"items": [used]}).encode()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                await answers.wait()
+                head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+                writer.write(head.encode() + body)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    client = Client(HttpTransport(Config(server=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")))
+    try:
+        yield client
+    finally:
+        answers.set()
+        await client.close()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_pass_does_not_wait_for_a_metrics_server_that_hangs() -> None:
+    answers = asyncio.Event()
+    async with metrics_server(answers) as client:
+        reader = CPUReader(client)
+        look = partial(
+            reader.of, DEMO, [pod("a", requests="1")], selector="app=demo", container="main", now=NOW
+        )
+        assert await look() == CPU(), "it says nothing yet, and nothing needs a person"
+        answers.set()
+        async with asyncio.timeout(30):
+            while not (found := await look()).percent:
+                await asyncio.sleep(0)
+    assert found.percent == {"a": 50.0}
+
+
+async def test_a_metrics_server_that_is_away_for_a_moment_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Client(HttpTransport(Config(server="http://127.0.0.1:1")))
+    reader = CPUReader(client)
+    monkeypatch.setattr(module, "_FRESH", 0.0)
+    monkeypatch.setattr(module, "_PATIENCE", 30.0)
+    look = partial(reader.of, DEMO, [pod("a", requests="1")], selector="app=demo", container="main", now=NOW)
+    assert [await look() for _ in range(2)] == [CPU(), CPU()]
+    monkeypatch.setattr(module, "_OUTAGE", 0.0)
+    assert "does not answer" in (await look()).why
+    await client.close()
 
 
 def test_what_stays_unknown_is_in_the_status_and_holds_back_scale_in() -> None:

@@ -20,6 +20,8 @@ async def evict(client: Client, raw: Mapping[str, Any], leader: str, to: str) ->
     """
     if to:
         raise ValueError("--to: of Redis the operator chooses the replica with the newest data; leave it out")
+    if not _followers(raw, leader):
+        raise ValueError("no replica is in sync, so none can take over; see mooring why")
     namespace = raw["metadata"]["namespace"]
     body = {
         "apiVersion": "policy/v1",
@@ -33,6 +35,19 @@ async def evict(client: Client, raw: Mapping[str, Any], leader: str, to: str) ->
         raise ValueError(
             f"the disruption budget lets no pod go now, since another is away: {error}; see mooring why"
         ) from error
+
+
+def _followers(raw: Mapping[str, Any], leader: str) -> list[str]:
+    """The pods that follow a master in sync, by the status of either kind."""
+    status = raw.get("status") or {}
+    nodes = [one for one in status.get("conditions") or () if one.get("nodeId")]
+    ids = {one["nodeId"] for one in nodes if one.get("name") == leader}
+    of_shard = [
+        str(one["name"])
+        for one in nodes
+        if one.get("type") == "slave" and one.get("masterNodeId") in ids and one.get("status") == "True"
+    ]
+    return of_shard if ids else [str(one) for one in status.get("replicas") or ()]
 
 
 def sentinel_master(raw: Mapping[str, Any]) -> list[str]:

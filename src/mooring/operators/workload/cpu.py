@@ -32,6 +32,10 @@ _STALE: Final = 180.0
 """A measurement that is older in seconds says nothing about now."""
 _TIMEOUT: Final = 5.0
 """Seconds that an answer may take."""
+_PATIENCE: Final = 0.25
+"""Seconds that a pass waits for it; a failover must not. What comes later counts in the next pass."""
+_OUTAGE: Final = 180.0
+"""Seconds without an answer after which that is shown: metrics-server is away for a moment where its pod moves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,31 +68,58 @@ class _Pods(msgspec.Struct):
 
 
 class CPUReader:
-    """Reads it; an answer is kept for some seconds, and may be forgotten at any time."""
+    """Reads it beside the passes; an answer is kept for some seconds, and may be forgotten at any time."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._known: dict[Key, tuple[float, CPU]] = {}
+        self._asked: dict[Key, asyncio.Task[None]] = {}
+        self._silent: dict[Key, float] = {}
+        """Since when there is no answer."""
 
     async def of(
         self, key: Key, pods: Iterable[core.Pod], *, selector: str, container: str, now: datetime
     ) -> CPU:
-        """The shares of the pods of a cluster. ``selector`` is their label selector, ``container`` the server's."""
+        """The shares of the pods of a cluster; nothing is known while the answer takes longer than a pass may wait.
+
+        ``selector`` is their label selector, ``container`` the server's.
+        """
         known = self._known.get(key)
         if known is None or monotonic() - known[0] >= _FRESH:
-            known = self._known[key] = (
-                monotonic(),
-                await self._read(key, pods, selector=selector, container=container, now=now),
-            )
-        return known[1]
+            if (task := self._asked.get(key)) is None:
+                asking = self._ask(key, pods, selector=selector, container=container, now=now)
+                task = self._asked[key] = asyncio.create_task(asking)
+            for one in (await asyncio.wait([task], timeout=_PATIENCE))[0]:
+                one.result()
+            known = self._known.get(key)
+        return known[1] if known is not None and monotonic() - known[0] < _STALE else CPU()
 
     def forget(self, key: Key) -> None:
         """The cluster is gone, or another process manages it."""
-        self._known.pop(key, None)
+        for one in (self._known, self._asked, self._silent):
+            one.pop(key, None)
+
+    async def _ask(
+        self, key: Key, pods: Iterable[core.Pod], *, selector: str, container: str, now: datetime
+    ) -> None:
+        try:
+            found = await self._read(key, pods, selector=selector, container=container, now=now)
+        finally:
+            ours = self._asked.get(key) is asyncio.current_task()
+            if ours:
+                del self._asked[key]
+        if not ours:  # it was forgotten meanwhile
+            return
+        if found is not None:
+            self._silent.pop(key, None)
+        elif monotonic() - self._silent.setdefault(key, monotonic()) >= _OUTAGE:
+            found = CPU(why=_SILENT)
+        self._known[key] = (monotonic(), found or CPU())
 
     async def _read(
         self, key: Key, pods: Iterable[core.Pod], *, selector: str, container: str, now: datetime
-    ) -> CPU:
+    ) -> CPU | None:
+        """``None`` without an answer."""
         path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{key.namespace}/pods"
         try:
             async with asyncio.timeout(_TIMEOUT):
@@ -99,7 +130,7 @@ class CPUReader:
         except Forbidden:
             return CPU(why=_FORBIDDEN)
         except (KubeError, TimeoutError, msgspec.MsgspecError):
-            return CPU(why=_SILENT)
+            return None
         used = {
             one.metadata.name: share
             for one in found.items

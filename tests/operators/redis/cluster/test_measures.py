@@ -10,7 +10,7 @@ from tests.operators.redis.cluster.servers import Servers
 
 from mooring.kube.object import Key
 from mooring.operators.redis.cluster import sizes as module
-from mooring.operators.redis.cluster.bigkeys import KeySurvey, Sample, chosen, readable
+from mooring.operators.redis.cluster.bigkeys import KeySurvey, Sample, _report, chosen, readable
 from mooring.operators.redis.cluster.sizes import SlotSizes, stats_of
 from mooring.operators.redis.cluster.slots import size_of
 from mooring.operators.redis.cluster.snapshot import Snapshot, Wanted
@@ -130,3 +130,25 @@ def test_the_report_is_bounded_and_readable() -> None:
     assert hot == []
     assert readable("a" * 200) == "a" * 100 + "..."
     assert readable(b"\xff\x00ok".decode("utf-8", "surrogateescape")) == "\\xff\\x00ok"
+
+
+def test_a_report_stays_while_measurements_go_up_and_down() -> None:
+    spec = KeyReportSpec(big=2, hot=2, min_bytes=1_000_000)
+
+    def told(a: int, b: int, c: int, *, often: int, before: KeyReportStatus | None) -> KeyReportStatus:
+        samples = [
+            Sample("a", "demo-0", a, often),
+            Sample("b", "demo-1", b, 40 - often),
+            Sample("c", "demo-2", c, 100),
+        ]
+        return _report(*chosen(samples, spec, before), before)
+
+    first = told(1_290_000, 1_310_000, 1_280_000, often=19, before=None)
+    assert [one.key for one in first.big or ()] == ["b", "a"]
+    # Their order, what is the third, and each rounded number would be others.
+    assert told(1_310_000, 1_290_000, 1_320_000, often=21, before=first) == first
+    named = told(990_000, 1_200_000, 900_000, often=25, before=first)
+    assert [one.key for one in named.big or ()] == ["b", "a"], "named until it is clearly below the least"
+    grown = told(1_310_000, 1_290_000, 3_000_000, often=19, before=first)
+    assert [(one.key, one.bytes) for one in grown.big or ()] == [("c", 3_000_000), ("a", 1_200_000)]
+    assert [one.key for one in told(10, 10, 10, often=0, before=first).big or ()] == []

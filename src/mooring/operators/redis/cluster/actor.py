@@ -145,13 +145,13 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
     def _stop_measuring(self, key: Key) -> None:
         self.pulse.forget(key)
         self._measures.forget(key)
+        self.growing.forget(key)
 
     def forget(self, key: Key) -> None:
         """The cluster was deleted."""
         self._unknown.forget(key)
         self._stop_measuring(key)
         self._refusals.clear(key)
-        self.growing.forget(key)
 
     def deleted(self, obj: RedisCluster) -> None:
         """Record what becomes of its objects and its data."""

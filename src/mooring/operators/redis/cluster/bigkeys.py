@@ -8,7 +8,7 @@ only to servers whose maxmemory-policy is LFU. Names are kept as the servers sen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
@@ -37,6 +37,8 @@ PAGE: Final = 250
 """Keys that one SCAN looks at, about."""
 PUBLISH: Final = 300.0
 """Seconds between two changes of the status at least."""
+_NEAR: Final = 5
+"""What is shown stays while what is measured differs by less than this part of it: measurements go up and down."""
 _LONGEST: Final = 100
 """Characters of a name that are shown."""
 
@@ -97,38 +99,79 @@ class KeySurvey:
             *(_again(one, before, master, dial, password) for master in snapshot.owners if due),
         )
         one.found |= {sample.key: sample for part in parts for sample in part}
-        known = chosen(one.found.values(), spec)
+        known = chosen(one.found.values(), spec, before)
         one.found = {sample.key: sample for samples in known for sample in samples}
         if not due:
             return before
         one.published = now
-        return _report(*known)
+        return _report(*known, before)
 
     def forget(self, key: Key) -> None:
         """The cluster is gone, or another process manages it."""
         self._surveys.pop(key, None)
 
 
-def chosen(found: Iterable[Sample], spec: KeyReportSpec) -> tuple[list[Sample], list[Sample]]:
-    """The largest and the busiest of them that are worth naming."""
-    samples = list(found)
+def chosen(
+    found: Iterable[Sample], spec: KeyReportSpec, before: KeyReportStatus | None = None
+) -> tuple[list[Sample], list[Sample]]:
+    """The largest and the busiest of them that are worth naming; those that are named stay until others clearly exceed them."""
+    samples, (big, hot) = list(found), _shown(before)
     least = BIG if spec.min_bytes is None else spec.min_bytes
-    big = sorted((one for one in samples if one.bytes >= least), key=lambda one: (-one.bytes, one.key))
-    hot = sorted((one for one in samples if one.frequency >= BUSY), key=lambda one: (-one.frequency, one.key))
-    return big[: _number(spec.big)], hot[: _number(spec.hot)]
+    return (
+        _first([(one, one.bytes) for one in samples], _number(spec.big), least=least, shown=big),
+        _first([(one, one.frequency) for one in samples], _number(spec.hot), least=BUSY, shown=hot),
+    )
+
+
+def _first(
+    measured: Iterable[tuple[Sample, int]], most: int, *, least: int, shown: Mapping[str, int]
+) -> list[Sample]:
+    weights = [
+        (number + number // _NEAR if readable(one.key) in shown else number, one) for one, number in measured
+    ]
+    worth = sorted((-weight, one.key, one) for weight, one in weights if weight >= least)
+    return [one for _, _, one in worth[:most]]
+
+
+def _shown(before: KeyReportStatus | None) -> tuple[dict[str, int], dict[str, int]]:
+    """What the status names now: bytes and frequencies by name."""
+    big, hot = ((before.big or ()), (before.hot or ())) if before is not None else ((), ())
+    return {one.key: one.bytes or 0 for one in big}, {one.key: one.frequency or 0 for one in hot}
 
 
 def _number(declared: int | None) -> int:
     return NUMBER if declared is None else declared
 
 
-def _report(big: Sequence[Sample], hot: Sequence[Sample]) -> KeyReportStatus:
-    """What the status names, in numbers that do not change with every write."""
+def _report(
+    big: Sequence[Sample], hot: Sequence[Sample], before: KeyReportStatus | None = None
+) -> KeyReportStatus:
+    """What the status names, in numbers that do not change with every write, the largest first."""
+    sizes, uses = _shown(before)
+    large = [
+        KnownKey(key=name, pod=one.pod, bytes=_steady(sizes.get(name), one.bytes, _rounded(one.bytes)))
+        for one in big
+        for name in (readable(one.key),)
+    ]
+    busy = [
+        KnownKey(
+            key=name,
+            pod=one.pod,
+            frequency=_steady(uses.get(name), one.frequency, one.frequency // 10 * 10, least=10),
+        )
+        for one in hot
+        for name in (readable(one.key),)
+    ]
     return KeyReportStatus(
-        big=[KnownKey(key=readable(one.key), pod=one.pod, bytes=_rounded(one.bytes)) for one in big] or None,
-        hot=[KnownKey(key=readable(one.key), pod=one.pod, frequency=one.frequency // 10 * 10) for one in hot]
-        or None,
+        big=sorted(large, key=lambda one: (-(one.bytes or 0), one.key)) or None,
+        hot=sorted(busy, key=lambda one: (-(one.frequency or 0), one.key)) or None,
     )
+
+
+def _steady(shown: int | None, measured: int, rounded: int, *, least: int = 0) -> int:
+    """The number that is shown already while it is near, else the new one."""
+    near = shown is not None and abs(measured - shown) <= max(shown // _NEAR, least)
+    return shown if near and shown is not None else rounded
 
 
 def _rounded(number: int) -> int:
