@@ -16,8 +16,8 @@ from tests.operators.matrixone.upstream import DEFINITIONS
 from tests.operators.redis.sentinel.test_actor import eventually
 
 from mooring.actor import InSync, Wait
-from mooring.kube import MergePatch, NotFound
-from mooring.kube.object import decode
+from mooring.kube import Client, MergePatch, NotFound
+from mooring.kube.object import Object, decode
 from mooring.kube.objects import apps
 from mooring.kube.objects.coordination import Lease, LeaseSpec
 from mooring.kube.objects.core import (
@@ -54,7 +54,7 @@ from mooring.operators.matrixone.takeover import (
     settle,
     without_upstreams,
 )
-from mooring.operators.matrixone.types import LogSet
+from mooring.operators.matrixone.types import LogSet, MatrixOneCluster
 from mooring.operators.workload.moves import DeletePod
 from mooring.operators.workload.pods import Pod as ProxyPod
 
@@ -392,3 +392,61 @@ async def test_a_workload_without_pods_holds_a_set_back_until_a_person_asks() ->
 
         await eventually(going)
         assert not await runs(client, "mo")
+
+
+def given(kind: type[Object], name: str, *finalizers: str, **more: Any) -> Any:
+    """An object as upstream's operator has left it."""
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "finalizers": list(finalizers),
+        **more.pop("metadata", {}),
+    }
+    return decode({"metadata": metadata, **more}, kind)
+
+
+async def said(client: Client, kind: type[Any], name: str) -> dict[str, str]:
+    """Messages of the conditions by their reasons."""
+    found = await client.get(kind, name, namespace="default")
+    listed = (found.status.conditions if found.status else None) or ()
+    return {one.reason or "": one.message or "" for one in listed}
+
+
+CLUSTER = {
+    "version": "1.2.4",
+    "logService": {
+        "replicas": 1,
+        "volume": {"size": "1Gi"},
+        "sharedStorage": {"fileSystem": {"path": "/shared"}},
+    },
+    "tn": {"replicas": 1},
+}
+
+
+async def test_a_cluster_that_is_deleted_before_it_is_taken_over_keeps_its_sets_and_says_why() -> None:
+    """Nobody else takes upstream's finalizers off a set, and what is being deleted is not taken over any more."""
+    async with operating() as client:
+        mo = await client.create(given(MatrixOneCluster, "mo", spec=CLUSTER))
+        await eventually(lambda: runs(client, "mo"))
+        note = MergePatch({"metadata": {"annotations": {"mooring.dev/pause": "true"}}})
+        await client.patch(LogSet, "mo", note, namespace="default")
+        held = MergePatch({"metadata": {"finalizers": ["matrixorigin.io/logset"]}})
+        await client.patch(LogSet, "mo", held, namespace="default")
+        await client.delete(MatrixOneCluster, "mo", namespace="default", uid=mo.metadata.uid)
+
+        async def waits_for_it() -> bool:
+            return "LogSet mo (matrixorigin.io/logset)" in (await said(client, MatrixOneCluster, "mo")).get(
+                "NotAdopted", ""
+            )
+
+        await eventually(waits_for_it)
+        found = await client.get(LogSet, "mo", namespace="default")
+        assert found.metadata.finalizers == ["matrixorigin.io/logset"]
+        assert found.metadata.deletion_timestamp is None
+        on = MergePatch({"metadata": {"annotations": {"mooring.dev/pause": None}}})
+        await client.patch(LogSet, "mo", on, namespace="default")
+
+        async def gone() -> bool:
+            return not (await client.list(MatrixOneCluster, namespace="default")).items
+
+        await eventually(gone)

@@ -34,6 +34,7 @@ __all__ = [
     "TAKEN_OVER",
     "TAKE_OVER",
     "Abandon",
+    "AdoptPods",
     "FreePods",
     "KeepClaims",
     "Left",
@@ -106,6 +107,11 @@ class SettlePods(Move):
 
     pods: Mapping[str, tuple[str, str]]
     """Name -> UID and revision, "" where it runs an older one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptPods(Move):
+    """Make a CNSet the owner of the compute nodes that a workload left."""
 
 
 @dataclass(frozen=True, kw_only=True)

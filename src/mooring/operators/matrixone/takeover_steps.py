@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from typing import Any
 
 from mooring.actor import Context, Outcome
-from mooring.actor.verdict import Move, Verdict
+from mooring.actor.verdict import Move, Verdict, Wait
 from mooring.kube.errors import DecodeError, Forbidden, NotFound
 from mooring.kube.object import Object, controller_of, owner_reference, to_dict
 from mooring.kube.objects import apps, core
@@ -22,6 +23,7 @@ from mooring.operators.matrixone.takeover import (
     TAKE_OVER,
     TAKEN_OVER,
     Abandon,
+    AdoptPods,
     FreePods,
     KeepClaims,
     Left,
@@ -39,7 +41,7 @@ from mooring.operators.matrixone.takeover import (
 from mooring.operators.matrixone.types import CNSet, MatrixOneCluster
 from mooring.operators.workload.waits import while_paused
 
-__all__ = ["Declared", "adopt_nodes", "asked_of", "release", "take_over", "taken_in"]
+__all__ = ["Declared", "adopt_nodes", "asked_of", "held_by_upstream", "release", "take_over", "taken_in"]
 
 _PAUSE = "mooring.dev/pause"
 _REVISION = "controller-revision-hash"
@@ -114,7 +116,7 @@ def _named(obj: Object) -> str:
 
 
 def _outcome(ctx: Context[Any], left: Left, verdict: Verdict | None) -> Outcome | None:
-    if verdict is not None and _PAUSE in (ctx.obj.metadata.annotations or {}):
+    if verdict is not None and _paused(ctx):
         verdict = while_paused(verdict, _PAUSE)
     if verdict is not None:
         as_before(ctx)
@@ -123,6 +125,10 @@ def _outcome(ctx: Context[Any], left: Left, verdict: Verdict | None) -> Outcome 
     if isinstance(verdict, Abandon | FreePods):
         ctx.events.normal(ctx.obj, "TakeOver", verdict.why)
     return ctx.act(verdict.name, _carry_out, ctx, left, verdict, message=verdict.why)
+
+
+def _paused(ctx: Context[Any]) -> bool:
+    return _PAUSE in (ctx.obj.metadata.annotations or {})
 
 
 async def _read(
@@ -217,6 +223,8 @@ async def _patch(ctx: Context[Any], one: Object, body: dict[str, Any]) -> None:
 def taken_in(ctx: Context[Any], found: apps.StatefulSet | None, pods: Sequence[core.Pod]) -> Outcome | None:
     """The step that ends the take-over of a StatefulSet's pods; ``None`` when there is none."""
     verdict = settle(found, pods)
+    if verdict is not None and _paused(ctx):
+        verdict = while_paused(verdict, _PAUSE)
     if verdict is not None:
         as_before(ctx)
     if not isinstance(verdict, SettlePods):
@@ -244,8 +252,12 @@ def adopt_nodes(
         return None
     names = ", ".join(one.metadata.name or "" for one in loose)
     why = f"the compute nodes {names} belong to the CNSet"
+    move = AdoptPods(why=why)
+    if _paused(ctx):
+        as_before(ctx)
+        return while_paused(move, _PAUSE)
     ctx.events.normal(ctx.obj, "TakeOver", why)
-    return ctx.act("AdoptPods", _adopt, ctx, main, loose, uuid, message=why)
+    return ctx.act(move.name, _adopt, ctx, main, loose, uuid, message=why)
 
 
 async def _adopt(
@@ -257,9 +269,10 @@ async def _adopt(
         id = (one.metadata.name or "").removeprefix(f"{main}-")
         for claim in made_for(one):
             body = {"metadata": {"labels": {**labels_of(ctx.obj), STORE_ID: id}, "ownerReferences": [owner]}}
-            await ctx.client.patch(
-                core.PersistentVolumeClaim, claim, MergePatch(body), namespace=ctx.key.namespace
-            )
+            with suppress(NotFound):
+                await ctx.client.patch(
+                    core.PersistentVolumeClaim, claim, MergePatch(body), namespace=ctx.key.namespace
+                )
         notes = one.metadata.annotations or {}
         known = (one.metadata.labels or {}).get(CN_UUID)
         others = [to_dict(ref) for ref in one.metadata.owner_references or () if not ref.controller]
@@ -275,10 +288,27 @@ async def _adopt(
         await _patch(ctx, one, whole)
 
 
-def release(ctx: Context[Any], others: Iterable[Object] = ()) -> Outcome | None:
-    """Take upstream's finalizers off a set that is taken over, and off ``others``; ``None`` when there are none."""
-    held = [one for one in (ctx.obj, *others) if of_upstream(one)]
+def held_by_upstream(ctx: Context[Any], sets: Iterable[Object]) -> Wait | None:
+    """What a cluster that is deleted waits for: sets with upstream's finalizers would never be gone. ``None``: nothing."""
+    every = [one for one in sets if of_upstream(one) and not one.metadata.deletion_timestamp]
+    held = [f"{_named(one)} ({', '.join(of_upstream(one))})" for one in every]
     if not held:
+        return None
+    _, allowed = asked_of(ctx)
+    help = "their conditions show how far the take-over is"
+    if not allowed:
+        help = f"set the annotation {TAKE_OVER}=true on it, or start upstream's operator again"
+    text = f"upstream's finalizers hold {', '.join(held)}; {help}. Until then nothing is deleted"
+    return Wait("TakingOver" if allowed else "NotAdopted", text, after=2.0, stalled=not allowed)
+
+
+def release(ctx: Context[Any], others: Iterable[Object] = ()) -> Outcome | None:
+    """Take upstream's finalizers off a set that is taken over, and off ``others``; ``None`` when there are none.
+
+    The set comes last: the others are looked at as long as it has one.
+    """
+    held = [one for one in (*others, ctx.obj) if of_upstream(one)]
+    if not held or _paused(ctx):
         return None
     return ctx.act("ReleaseFinalizers", _release, ctx, held, message="upstream's finalizers are taken off")
 

@@ -70,6 +70,10 @@ class BucketClaimActor(Planned[BucketClaim, Inputs, Snapshot]):
         self._around = around
         self.related = (Related(LogSet, around.claims_on),)
 
+    async def precede(self, ctx: Context[BucketClaim]) -> Outcome | None:
+        """Nothing is done while upstream's operator runs."""
+        return self._around.left_alone(ctx)
+
     async def inputs(self, ctx: Context[BucketClaim]) -> Inputs | Outcome:
         """The claim, and who may still write to its path; from the caches."""
         claim, spec = ctx.obj, ctx.obj.spec

@@ -26,6 +26,7 @@ from mooring.operators.matrixone.names import CLUSTER
 from mooring.operators.matrixone.sets import Surroundings, blocked_by
 from mooring.operators.matrixone.specs import ClusterSpecs
 from mooring.operators.matrixone.takeover import TAKE_OVER, not_asked
+from mooring.operators.matrixone.takeover_steps import held_by_upstream
 from mooring.operators.matrixone.types import (
     Backup,
     ClusterRestore,
@@ -259,6 +260,8 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
         if (ctx.obj.metadata.annotations or {}).get(SKIP):
             return InSync("its sets go by their owner references")
         sets = [one for kind in STAGES for one in ctx.children.of(kind)]
+        if (waits := self._around.left_alone(ctx) or held_by_upstream(ctx, sets)) is not None:
+            return waits
         move, text = next_deletion(sets, self._around.running(ctx.key))
         if move is not None:
             return ctx.act("DeleteSets", _delete, ctx, move, message=move.why)

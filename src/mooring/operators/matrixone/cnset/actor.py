@@ -272,6 +272,8 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
 
     async def finalize(self, ctx: Context[CNSet]) -> Outcome:
         """Drain the pods before they go, where that was declared; bounded, and not where there is no log service."""
+        if (waits := self._around.left_alone(ctx)) is not None:
+            return waits
         spec, key = ctx.obj.spec, log_set_of(ctx.obj)
         there = key is not None and ctx.client.find(LogSet, key.name, namespace=key.namespace) is not None
         if spec is None or spec.termination_policy != "Drain" or not there:
