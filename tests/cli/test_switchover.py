@@ -34,7 +34,7 @@ def test_the_leader_is_chosen_only_where_one_leads() -> None:
     assert _leader(["a"], "") == "a"
     assert _leader(["a", "b"], "b") == "b"
     for leaders, wanted, said in (
-        ([], "", "nobody leads"),
+        ([], "", "no server leads"),
         (["a", "b"], "", "several lead"),
         (["a"], "c", "does not lead"),
     ):
@@ -62,6 +62,11 @@ async def test_mysql_is_asked_by_annotation_for_a_replica_that_acknowledges() ->
     assert client.asked == [("PATCH", path, wanted)]
     with pytest.raises(ValueError, match="leads already"):
         await ask(client, MYSQL, "demo-0", "demo-0")
+    known = [{"name": f"demo-{number}"} for number in range(3)]
+    listed = {**MYSQL, "status": {"primary": "demo-0", "instances": known}}
+    with pytest.raises(ValueError, match="there is no replica demo-9; give one of: demo-1, demo-2"):
+        await ask(client, listed, "demo-0", "demo-9")
+    assert len(client.asked) == 1
     alone = {**MYSQL, "status": {"primary": "demo-0", "ackSet": ["demo-0"]}}
     with pytest.raises(ValueError, match="no replica is in sync"):
         await ask(client, alone, "demo-0", "")

@@ -35,7 +35,12 @@ _UNSEEN = {"denied": "you may not list them", "unserved": "the cluster does not 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
-    parser = commands.add_parser("backup", help="back up a service, schedule backups, or list them")
+    parser = commands.add_parser(
+        "backup",
+        help="back up a service, schedule backups, or list them",
+        description="Makes a backup of a service: mooring backup mc/shop, or mooring backup mysql shop. The next one goes where the "
+        "newest one is. Say where the first one goes, such as --set claim=NAME.",
+    )
     parser.add_argument("entry", metavar="ENTRY", help="of the catalog; or KIND/NAME, without NAME")
     parser.add_argument("name", metavar="NAME", nargs="?", default="")
     parser.add_argument("--list", action="store_true", help="the backups and schedules there are")

@@ -96,7 +96,7 @@ def _leader(leaders: Any, wanted: str) -> str:
     """The pod that is to hand over; raises `ValueError`."""
     known = list(leaders)
     if not known:
-        raise ValueError("nobody leads now, so there is nothing to hand over; see mooring why")
+        raise ValueError("no server leads at present, so there is nothing to hand over; see mooring why")
     if wanted and wanted not in known:
         raise ValueError(f"--from: {wanted} does not lead; these do: {', '.join(known)}")
     if not wanted and len(known) > 1:

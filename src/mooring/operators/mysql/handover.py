@@ -23,6 +23,11 @@ async def ask(client: Client, raw: Mapping[str, Any], leader: str, to: str) -> N
     heirs = [str(one) for one in (raw.get("status") or {}).get("ackSet") or () if one != leader]
     if to == leader:
         raise ValueError(f"--to: {to} leads already")
+    others = [
+        one["name"] for one in (raw.get("status") or {}).get("instances") or () if one["name"] != leader
+    ]
+    if to and to not in others:
+        raise ValueError(f"--to: there is no replica {to}; give one of: {', '.join(others)}")
     if not to and not heirs:
         raise ValueError("no replica is in sync, so none can take over; see mooring why")
     patch = MergePatch({"metadata": {"annotations": {SWITCH_TO: to or heirs[0]}}})

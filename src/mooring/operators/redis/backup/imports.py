@@ -23,7 +23,7 @@ from mooring.operators.backup.shell import REFUSED
 from mooring.operators.redis.address import TLS_PORT, Address
 from mooring.operators.redis.backup.rdb import HEAD, head_of
 from mooring.operators.redis.backup.reader import Candidate, NotRead, Source, read_all, shards_of
-from mooring.operators.redis.dial import Dial, DialError, Login
+from mooring.operators.redis.dial import Dial, DialError, Login, Refused
 
 __all__ = ["import_redis"]
 
@@ -92,6 +92,8 @@ async def _released(beside: asyncio.Task[None], fifos: Sequence[Path]) -> None:
 
 def _host(text: str, default: int) -> tuple[str, int]:
     """Host and port of ``HOST[:PORT]``, an IPv6 address in brackets; raises `NotRead`."""
+    if "/" in text or text.endswith(".rdb"):
+        raise NotRead(f"there is no file {text}; give an RDB file, or HOST[:PORT] of a server")
     host, _, port = text.rpartition(":") if not text.endswith("]") and ":" in text else (text, "", "")
     if port and not port.isdecimal():
         raise NotRead(f"{text!r} is neither a file nor HOST[:PORT]")
@@ -105,7 +107,7 @@ async def _plan(dial: Dial, host: str, port: int, password: str | Sequence[Login
             clustered = "cluster_enabled:1" in str(await link.call("INFO", "cluster"))
             said = str(await link.call("CLUSTER", "NODES")) if clustered else ""
     except DialError as error:
-        raise NotRead(f"{host}:{port} cannot be read: {error}") from error
+        raise NotRead(f"the source cannot be read: {str(error).rstrip('.')}; {_remedy(error)}") from error
     if not clustered:
         return Source(
             pods=[Candidate(pod=f"{host}:{port}", ip=host, port=port)], parts=["data"], masters=True
@@ -118,6 +120,14 @@ async def _plan(dial: Dial, host: str, port: int, password: str | Sequence[Login
     ]
     count = len(shards_of(said, pods))
     return Source(pods=pods, parts=[f"shard-{number}" for number in range(count)], sharded=True)
+
+
+def _remedy(error: DialError) -> str:
+    if isinstance(error, Refused):
+        return (
+            "give its password by --password-file, and the account by --user where it is not the default one"
+        )
+    return "check the address and port, and --tls-ca where the server takes TLS alone"
 
 
 async def _beside(run: Path, read: Read) -> None:
