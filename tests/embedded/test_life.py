@@ -367,7 +367,7 @@ async def test_kill_9_loses_no_acknowledged_write_in_many_rounds(program: Progra
         await kill_under_writers(running, rounds=40)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 async def test_kill_9_while_starting_never_spoils_the_directory(program: Program, home: Path) -> None:
     """Certificates, keys, ranges and the database are written at the first start: killed in the midst."""
