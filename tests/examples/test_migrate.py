@@ -11,7 +11,7 @@ PAGES = ROOT / "docs" / "migrate"
 
 
 @needs_kubectl
-@pytest.mark.nightly
+@pytest.mark.full
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("page", ["redis", "mysql"])
 def test_every_command_works_when_pasted(page: str) -> None:
