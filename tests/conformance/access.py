@@ -164,9 +164,10 @@ ACCESS: Mapping[str, list[Step]] = {
         as_ann("PATCH", NS + "/configmaps/a", {"data": {"x": "y"}}, ignore=META),
     ],
     "rights to exec": [
-        role("r", rule("get", "pods/exec pods/portforward")),
+        role("r", rule("get", "pods/exec pods/portforward pods/proxy")),
         bind("r", user()),
-        Step("GET", PODS + "/p/exec", headers=ANN, quiet=True, until=403),
+        # 403 is answered before the role counts too, in other words.
+        Step("GET", PODS + "/p/proxy", headers=ANN, quiet=True, until=404),
         *(as_ann("GET", f"{PODS}/p/{sub}?command=x&stdout=1") for sub in ("exec", "portforward", "attach")),
         as_ann("POST", PODS + "/p/exec?command=x&stdout=1"),
     ],
