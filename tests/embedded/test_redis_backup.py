@@ -52,7 +52,7 @@ class Backups:
         async def ended() -> bool:
             return (await self.status(name)).phase in ("Succeeded", "Failed")
 
-        await self.bed.until(ended, f"{name} ended", within=90)
+        await self.bed.until(ended, f"{name} ended", within=240)
         status = await self.status(name)
         assert status.phase == phase, status
         return status
