@@ -541,6 +541,11 @@ def test_a_server_that_was_seeded_three_times_within_an_hour_waits_and_says_unti
     assert (verdict.reason, verdict.stalled) == ("SeedingPaused", True)
     assert "until 12:10:00 UTC" in verdict.message
 
+    # What it led with was good: only copies since then count.
+    led = [Promotion(term=3, pod="demo-0", old="demo-2", at=ago(15))]
+    recovered = scene.known("demo-2", seeded=[ago(3000), ago(2000), ago(20)]).record(promotions=led).settled()
+    assert isinstance(recovered.pod("demo-2", role="").decide(), DeletePod)
+
     rested = scene.known("demo-2", seeded=[ago(3601), ago(2000), ago(10)]).settled()
     rested = rested.pod("demo-2", role="")
     assert isinstance(rested.decide(), DeletePod)

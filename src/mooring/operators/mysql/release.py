@@ -23,7 +23,7 @@ from mooring.operators.mysql.versions import is_older
 __all__ = ["SEEDS", "can_renew", "open_gates", "replicas", "worn_out"]
 
 SEEDS: Final = 3
-"""How often within `SEEDS_WITHIN` the data of one server is set aside and made again."""
+"""How often within `SEEDS_WITHIN` the data of one server is set aside and made again without its having led."""
 SEEDS_WITHIN: Final = 3600.0
 REPLAYED: Final = 2000
 """So many transactions a new replica applies one by one from the start, in about the time that a copy takes."""
@@ -94,8 +94,13 @@ def worn_out(snapshot: Snapshot, name: str) -> datetime | None:
 
 
 def _seeds(snapshot: Snapshot, name: str) -> list[datetime]:
-    seeded = snapshot.recorded(name).seeded or ()
-    return [one for one in seeded if snapshot.seconds_since(one) < SEEDS_WITHIN]
+    """When its data was made again within `SEEDS_WITHIN`, and since it led last: what it led with was good."""
+    led = [one.at for one in snapshot.status.promotions or () if one.old == name and one.at is not None]
+    return [
+        one
+        for one in snapshot.recorded(name).seeded or ()
+        if snapshot.seconds_since(one) < SEEDS_WITHIN and all(one > ended for ended in led)
+    ]
 
 
 def _copies_anyway(snapshot: Snapshot, primary: Server) -> bool:
