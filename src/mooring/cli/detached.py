@@ -27,7 +27,7 @@ CONSOLE = "console: "
 #: A log of this size, in bytes, is put aside as mooring.log.1, and the one before it is removed.
 LOG_BYTES = 16 * 1024 * 1024
 #: Seconds for the control plane to be ready.
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 #: Environment of the process in the background: the descriptor of the pipe to the one that waits.
 _STARTER = "MOORING_STARTER"
 
@@ -150,7 +150,10 @@ def _await_ready(process: subprocess.Popen[bytes], reader: int, log: Path) -> st
         pass
     finally:
         os.close(ending)
-    raise OSError(f"the control plane was not ready within {START_SECONDS:.0f} s (log: {log})")
+    raise OSError(
+        f"the control plane was not ready within {START_SECONDS:.0f} s and was ended (log: {log}); without --detach it takes the "
+        "time that it needs"
+    )
 
 
 def _reason(said: bytes, log: Path) -> str:
