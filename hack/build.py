@@ -91,6 +91,7 @@ def _of_packages() -> dict[str, Callable[[], object]]:
 def _of_full() -> dict[str, Callable[[], object]]:
     return {
         **{f"redis {version}": partial(old_redis.build, version) for version in old_redis.VERSIONS},
+        **{f"redis {version}": partial(redis_servers.build, version) for version in redis_servers.VERSIONS},
         **_of_packages(),
         "versitygw": versitygw,
         "kubectl": lambda: build(KUBECTL),

@@ -27,7 +27,7 @@ from mooring.operators.redis.versions import (
     why_unread,
 )
 
-pytestmark = pytest.mark.timeout(300)  # the first time, servers are fetched or built
+pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]  # servers are fetched or built before
 
 
 @pytest.fixture(params=ALL)
