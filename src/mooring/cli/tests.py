@@ -75,10 +75,9 @@ TIERS: dict[str, Tier] = {
         namespaced=True,
         builds=True,
         first=True,
-        beside="cluster",
     ),
     # The console as people use it. As a plain user the plane needs namespaces, and makes them itself.
-    "browser": Tier(marked="browser and not soak and not nightly", workers=1),
+    "browser": Tier(marked="browser and not soak and not nightly", workers=1, beside="matrixone"),
     # The embedded tier's tests of clusters, each worker's on a real control plane of its own.
     "clusters": Tier(
         marked="clusters and not full and not soak and not nightly",
