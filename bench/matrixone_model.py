@@ -1,6 +1,6 @@
 """MatrixOne's processes in memory, and a node that ends every Job: for campaigns, in virtual time.
 
-`World` is told of pods by the simulated nodes; `InMemory` is the operator's dial to the processes of the newest one. HAKeeper
+The simulated nodes tell `World` which pods run. `InMemory` connects the operator to the processes of the newest `World`. HAKeeper
 and the compute nodes answer as those of bench/matrixone_world.py do. A Job of a backup or a restore succeeds after some seconds
 and is counted.
 """

@@ -58,7 +58,7 @@ exec mariadbd --defaults-file=/plain/my.cnf --user=mysql --server-id=$((${HOSTNA
 
 
 class PlainMySQL:
-    """Such a cluster. Raises `DialError` from the steps of its making."""
+    """One cluster without an operator. `create` raises `DialError` when a server does not answer."""
 
     def __init__(self, bed: Bed, name: str, *, image: str, size: int) -> None:
         self._bed, self.name, self._image, self._size = bed, name, image, size

@@ -16,7 +16,7 @@ __all__ = ["APP", "OPS", "Secure"]
 APP = ("app", "of-the-application")
 """The writer's user and password."""
 OPS = ("ops", "of-those-who-look")
-"""Of whoever looks at the servers."""
+"""User and password of the benchmark's own queries."""
 _CERTIFICATES, _PASSWORDS = "secure-tls", "secure-users"
 
 

@@ -3,7 +3,7 @@
     make generated                  # writes it
     python -m hack.manpage --check  # fails where it is out of date
 
-It is made of the options themselves, not of what ``--help`` prints, whose form differs between versions of Python.
+It is made from the parsers, because the output of ``--help`` differs between versions of Python.
 """
 
 from __future__ import annotations

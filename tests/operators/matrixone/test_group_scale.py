@@ -1,4 +1,4 @@
-"""Who chooses the number of compute nodes of a group: its declaration, or whoever scales its CNSet."""
+"""The number of compute nodes of a group comes from its declaration, or from an HPA or kubectl that scales its CNSet."""
 
 from __future__ import annotations
 

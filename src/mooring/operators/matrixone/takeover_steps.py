@@ -41,7 +41,7 @@ from mooring.operators.matrixone.takeover import (
 from mooring.operators.matrixone.types import CNSet, MatrixOneCluster
 from mooring.operators.workload.waits import while_paused
 
-__all__ = ["Declared", "adopt_nodes", "asked_of", "held_by_upstream", "release", "take_over", "taken_in"]
+__all__ = ["Declared", "adopt_nodes", "asked_of", "held_by_upstream", "release", "take_in", "take_over"]
 
 _PAUSE = "mooring.dev/pause"
 _REVISION = "controller-revision-hash"
@@ -220,7 +220,24 @@ async def _patch(ctx: Context[Any], one: Object, body: dict[str, Any]) -> None:
 # --- under Mooring's own workloads -----------------------------------------------------------------------------
 
 
-def taken_in(ctx: Context[Any], found: apps.StatefulSet | None, pods: Sequence[core.Pod]) -> Outcome | None:
+async def take_in(ctx: Context[Any], around: Surroundings, *, main: str, look: Look) -> Outcome | None:
+    """The next step until the pods of OpenKruise's StatefulSet belong to Mooring's of the same name; ``None`` when done."""
+    kind = type(ctx.obj)
+    found, pods = ctx.children.find(apps.StatefulSet, main), around.pods(kind, ctx.key)
+    step = await take_over(
+        ctx,
+        around,
+        kind=kruise.StatefulSet,
+        main=main,
+        made=found is not None,
+        pods=pods,
+        claims=around.claims(kind, ctx.key),
+        look=look,
+    )
+    return step or _taken_in(ctx, found, pods)
+
+
+def _taken_in(ctx: Context[Any], found: apps.StatefulSet | None, pods: Sequence[core.Pod]) -> Outcome | None:
     """The step that ends the take-over of a StatefulSet's pods; ``None`` when there is none."""
     verdict = settle(found, pods)
     if verdict is not None and _paused(ctx):

@@ -79,9 +79,10 @@ class Position:
     def __sub__(self, other: Position) -> Position:
         """The transactions that ``other`` lacks."""
         left: dict[str, Intervals] = {}
+        shared = self._shared_with(other)
         for origin, intervals in self.origins.items():
             rest = _difference(intervals, other.origins.get(origin, ()))
-            if rest and (bound := self._shared_with(other, origin)):
+            if rest and (bound := shared.get(_domain(origin), 0)):
                 rest = _difference(rest, ((1, bound),))
             if rest:
                 left[origin] = rest
@@ -150,20 +151,18 @@ class Position:
             for low, high in self.origins[origin]:
                 yield f"{origin}-{high}" if low == 1 else f"{origin}-{low}..{high}"
 
-    def _shared_with(self, other: Position, origin: str) -> int:
-        """MariaDB: the number up to which this domain's history is surely the same in both; 0 for none."""
-        domain, bound = _domain(origin), 0
+    def _shared_with(self, other: Position) -> dict[str, int]:
+        """MariaDB: the number up to which the history is surely the same in both, by domain."""
+        bounds: dict[str, int] = {}
         for name in self.origins.keys() & other.origins.keys() if self.last else ():
-            if _domain(name) == domain:
-                theirs = other.origins[name]
-                common = (
-                    min(high, end)
-                    for low, high in self.origins[name]
-                    for start, end in theirs
-                    if start <= high and low <= end
-                )
-                bound = max(bound, *common, 0)
-        return bound
+            common = (
+                min(high, end)
+                for low, high in self.origins[name]
+                for start, end in other.origins[name]
+                if start <= high and low <= end
+            )
+            bounds[_domain(name)] = max(bounds.get(_domain(name), 0), *common, 0)
+        return bounds
 
 
 def parse(flavor: Flavor, text: str) -> Position:

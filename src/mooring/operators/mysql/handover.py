@@ -1,4 +1,4 @@
-"""``mooring switchover`` of MySQL and MariaDB: the annotation that asks for it, and whom it names."""
+"""``mooring switchover`` of MySQL and MariaDB: an annotation of the cluster names the next primary."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from mooring.actor import ConditionState, Context, Move, Note, Outcome, Planned,
 from mooring.cache import rfc3339
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core, policy
-from mooring.operators.matrixone import kruise
 from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import NO_LOG_SET, log_set_of, needs_log_set
@@ -28,7 +27,7 @@ from mooring.operators.matrixone.sets import Surroundings, blocked_by, related
 from mooring.operators.matrixone.specs import DNSpecs, LogService
 from mooring.operators.matrixone.stateful import Found, claims_by_id, correct, step
 from mooring.operators.matrixone.takeover import reserved_trouble
-from mooring.operators.matrixone.takeover_steps import Declared, release, take_over, taken_in
+from mooring.operators.matrixone.takeover_steps import Declared, release, take_in
 from mooring.operators.matrixone.types import DNSet, DNSetSpec, DNSetStatus, LogSet, Store
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import RecordRolls, Rollout
@@ -75,19 +74,9 @@ class DNSetActor(Planned[DNSet, Inputs, Snapshot]):
         """Nothing is done while upstream's operator runs; what it made is taken over first."""
         if (waits := self._around.left_alone(ctx)) is not None:
             return waits
-        names, pods = DNNames(ctx.obj), self._around.pods(DNSet, ctx.key)
-        found = ctx.children.find(apps.StatefulSet, names.main)
-        step = await take_over(
-            ctx,
-            self._around,
-            kind=kruise.StatefulSet,
-            main=names.main,
-            made=found is not None,
-            pods=pods,
-            claims=self._around.claims(DNSet, ctx.key),
-            look=partial(self._declared, ctx),
-        )
-        step = step or taken_in(ctx, found, pods)
+        main = DNNames(ctx.obj).main
+        step = await take_in(ctx, self._around, main=main, look=partial(self._declared, ctx))
+        found = ctx.children.find(apps.StatefulSet, main)
         return step or (release(ctx) if found is not None else None)
 
     async def _declared(

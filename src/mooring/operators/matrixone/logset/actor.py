@@ -11,7 +11,6 @@ from mooring.actor.outcome import Wait
 from mooring.kube.object import Key, Object, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
-from mooring.operators.matrixone import kruise
 from mooring.operators.matrixone.bucket.lock import OWNER, Bind, Take, bound, take, with_retention
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.identity import bootstrap_replicas, read_bootstrap, write_bootstrap
@@ -27,7 +26,7 @@ from mooring.operators.matrixone.sets import Surroundings, blocked_by, related
 from mooring.operators.matrixone.specs import LogSpecs
 from mooring.operators.matrixone.stateful import Found, correct, delete_claim, step
 from mooring.operators.matrixone.takeover import of_upstream, reserved_trouble
-from mooring.operators.matrixone.takeover_steps import Declared, release, take_over, taken_in
+from mooring.operators.matrixone.takeover_steps import Declared, release, take_in
 from mooring.operators.matrixone.types import IN_USE, BucketClaim, LogSet, S3Provider, data_retention
 from mooring.operators.workload.effects import delete_pod
 from mooring.operators.workload.moves import DeletePod
@@ -56,20 +55,11 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
         """Nothing is done while upstream's operator runs; what it made is taken over first."""
         if (waits := self._around.left_alone(ctx)) is not None:
             return waits
-        names, pods = LogNames(ctx.obj), self._around.pods(LogSet, ctx.key)
-        found = ctx.children.find(apps.StatefulSet, names.main)
-        step = await take_over(
-            ctx,
-            self._around,
-            kind=kruise.StatefulSet,
-            main=names.main,
-            made=found is not None,
-            pods=pods,
-            claims=self._around.claims(LogSet, ctx.key),
-            look=partial(self._declared, ctx, pods),
-        )
-        if step is not None or (step := taken_in(ctx, found, pods)) is not None:
+        main, pods = LogNames(ctx.obj).main, self._around.pods(LogSet, ctx.key)
+        step = await take_in(ctx, self._around, main=main, look=partial(self._declared, ctx, pods))
+        if step is not None:
             return step
+        found = ctx.children.find(apps.StatefulSet, main)
         if found is None or not of_upstream(ctx.obj):
             return None
         claims = self._around.bucket_claims(ctx.key.namespace)

@@ -53,7 +53,7 @@ async def open_snapshot(
         # 7.0: no replication stream is collected for us meanwhile. Older servers refuse the word.
         await stream.ask("REPLCONF", "rdb-only", "1")
         await stream.ask("REPLCONF", "capa", "eof")
-        # Valkey 9 writes for whoever tells no version what every Valkey reads, and fails at fields that expire.
+        # To a reader that names no version Valkey 9 sends an older format, which ends at hash fields that expire.
         await stream.ask("REPLCONF", "version", _VERSION)
         replid, offset = await stream.begin()
         yield Snapshot(replid=replid, offset=offset, data=stream.payload())

@@ -30,7 +30,7 @@ RANGE: Final = 2048
 PIPELINE: Final = 64
 """Slots whose commands are sent together."""
 BYTES: Final = "memory-bytes"
-"""The number of CLUSTER SLOT-STATS that tells a slot's memory; Redis 8 has it where cluster-slot-stats-enabled says so."""
+"""The number of CLUSTER SLOT-STATS that tells a slot's memory; no server up to Redis 8.2 has it."""
 
 
 @dataclass
