@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -235,6 +236,13 @@ async def chosen(cluster: Servers, nodes: int) -> int:
     return nodes if decided is None else called(decided) or 0
 
 
+async def comes_to_choose(cluster: Servers, nodes: int, wanted: int) -> None:
+    """Buffers count as memory in use: a server frees those of a client that has gone a moment later."""
+    async with asyncio.timeout(60):
+        while await chosen(cluster, nodes) != wanted:
+            await asyncio.sleep(0.2)
+
+
 @pytest.mark.timeout(700)
 async def test_real_masters_are_added_and_removed_by_the_memory_that_they_use(cluster: Servers) -> None:
     large = [f"large:{at}" for at in range(130)]
@@ -251,6 +259,6 @@ async def test_real_masters_are_added_and_removed_by_the_memory_that_they_use(cl
         mine = [key for key in large if slots >> key_slot(key.encode()) & 1]
         async with cluster.dial.link(cluster.address(at)) as link:
             assert set(await link.pipeline([("DEL", key) for key in mine])) == {1}
-    assert await chosen(cluster, 8) == 6
+    await comes_to_choose(cluster, 8, 6)
     assert await cluster.operate(6, seconds=300, pipeline=100)
     assert await cluster.kept(KEYS) == len(KEYS)
