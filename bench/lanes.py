@@ -19,17 +19,24 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+)
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bench.faulty_api import FaultyAPI, faulty_api
 from bench.page import RESULTS, put
+from bench.small_volumes import filled, small_volumes
 from bench.tally import Outcome, markdown, report, table, trouble
 
-from mooring.kube.objects.core import Pod
+from mooring.kube.objects.core import PersistentVolumeClaim, Pod
 from mooring.local.node.agent import NodeAgent
 from mooring.operators.mysql.dial import DialError as SqlDialError
 from mooring.operators.redis.dial import Address, DialError
@@ -79,6 +86,10 @@ class Place:
     namespace: str
     operator: OperatorProcess
     chance: random.Random
+    api: FaultyAPI
+    """What the operator talks to."""
+    clock: Path
+    """The offset of the operator's clock in seconds, as libfaketime reads it."""
 
 
 Causes = Mapping[str, Callable[[Any, Ledger], Awaitable[str]]]
@@ -92,6 +103,8 @@ class Lane(ABC):
     """What its operator process runs, as ``--operators`` takes it."""
     group: ClassVar[str]
     """The API group of its resource."""
+    volumes: ClassVar[int] = 0
+    """Megabytes of each volume, a file system of its own that can be full; 0: directories without a bound."""
     causes: ClassVar[Causes]
     """Its faults: each returns whom it struck when the worst is over."""
 
@@ -208,7 +221,34 @@ class Lane(ABC):
         async with self.no_operator():
             return "operator, " + await self.kill_master(ledger)
 
+    async def api_errors(self, ledger: Ledger) -> str:
+        """The API server answers the operator wrongly for some seconds, in which a master is killed."""
+        with self.place.api.failing():
+            await asyncio.sleep(self.place.chance.uniform(0.5, 2.0))
+            victim = await self.kill_master(ledger)
+            await asyncio.sleep(self.place.chance.uniform(4.0, 10.0))
+        return f"API, {victim}"
+
+    async def move_clock(self, ledger: Ledger) -> str:
+        """The operator's clock jumps by minutes to a day, a master is killed, and the clock jumps back."""
+        offset = self.place.chance.choice((-240, 300, 3600, 86400))
+        self.place.clock.write_text(f"{offset:+d}\n")
+        try:
+            await asyncio.sleep(self.place.chance.uniform(1.5, 3.0))  # read anew once a second
+            victim = await self.kill_master(ledger)
+            await asyncio.sleep(self.place.chance.uniform(3.0, 8.0))
+        finally:
+            self.place.clock.write_text("+0\n")
+        return f"clock by {offset:+d} s, {victim}"
+
     # --- means of the faults
+
+    async def full(self, pod: str) -> AbstractContextManager[None]:
+        """The volume of a pod's claim ``data`` without a free byte, through the block that is returned."""
+        namespace, name = self.place.namespace, f"data-{pod}"
+        claim = await self.place.bed.get(PersistentVolumeClaim, name, namespace)
+        volume = (claim.spec.volume_name if claim.spec else None) or ""
+        return filled(self.place.bed.plane.directory.volumes / f"{volume}_{namespace}_{name}")
 
     async def remove(self, *pods: str, grace: int | None = 0) -> None:
         """Delete pods; ``grace`` None: as their template says."""
@@ -243,6 +283,19 @@ class Lane(ABC):
             await asyncio.to_thread(operator.start)
 
 
+def _clock_of(file: Path) -> dict[str, str]:
+    """What a process needs in its environment for its clock to be moved by a file; monotonic time stays as it is."""
+    found = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+    if found is None:
+        raise SystemExit("clocks are moved by libfaketime: apt-get install libfaketime")
+    return {
+        "LD_PRELOAD": str(found),
+        "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
 def draw(causes: Sequence[str], chance: random.Random) -> Iterator[str]:
     """Causes for ever, in random order, none more than once more often than another."""
     while True:
@@ -264,7 +317,10 @@ class Run:
     async def run(self, directory: Path) -> dict[str, Any]:
         """Make the clusters, strike, and reckon."""
         options = self._options
-        async with Bed(directory, operators=()) as bed, AsyncExitStack() as stack:
+        async with AsyncExitStack() as stack:
+            if self._kind.volumes:
+                stack.enter_context(small_volumes(megabytes=self._kind.volumes))
+            bed = await stack.enter_async_context(Bed(directory, operators=()))
             made = [await self._make(bed, directory, stack, number) for number in range(options.lanes)]
             for lane in made:
                 await lane.ready()
@@ -295,11 +351,30 @@ class Run:
     async def _make(self, bed: Bed, directory: Path, stack: AsyncExitStack, number: int) -> Lane:
         kind, namespace = self._kind, f"lane-{number}"
         await bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        apart = operator_process(bed, directory, namespace=namespace, operators=kind.operators)
+        chance, clock = random.Random(f"{self._options.seed}/{number}"), directory / f"clock-{number}"
+        clock.write_text("+0\n")
+        api = await stack.enter_async_context(
+            faulty_api(bed, random.Random(f"{self._options.seed}/{number}/api"))
+        )
+        apart = operator_process(
+            bed,
+            directory,
+            namespace=namespace,
+            operators=kind.operators,
+            server=api.url,
+            environment=_clock_of(clock),
+        )
         operator = await stack.enter_async_context(apart)
         await served(bed, group=kind.group)
-        chance = random.Random(f"{self._options.seed}/{number}")
-        place = Place(number=number, bed=bed, namespace=namespace, operator=operator, chance=chance)
+        place = Place(
+            number=number,
+            bed=bed,
+            namespace=namespace,
+            operator=operator,
+            chance=chance,
+            api=api,
+            clock=clock,
+        )
         lane = kind(place, self._options)
         for document in lane.documents():
             document["metadata"]["namespace"] = namespace

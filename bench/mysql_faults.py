@@ -48,6 +48,7 @@ class MySQLLane(Lane):
 
     operators = "mysql"
     group = "mysql.mooring.dev"
+    volumes = 2048
 
     def __init__(self, place: Place, options: argparse.Namespace) -> None:
         super().__init__(place, options)
@@ -202,6 +203,20 @@ class MySQLLane(Lane):
         await client.delete(PersistentVolumeClaim, f"data-{pod}", namespace=self.place.namespace)
         await self.remove(pod)
 
+    async def fill_master(self, _: Any) -> str:
+        primary = await self._stage.primary()
+        await self._fill(primary)
+        return primary
+
+    async def fill_replica(self, _: Any) -> str:
+        (replica,) = await self._replicas()
+        await self._fill(replica)
+        return replica
+
+    async def _fill(self, pod: str) -> None:
+        with await self.full(pod):
+            await asyncio.sleep(self._chance.uniform(4.0, 12.0))
+
     async def kill_operator_amid(self, ledger: Any) -> str:
         primary = await self.kill_master(ledger)
         await asyncio.sleep(self._chance.uniform(0.0, 0.6))
@@ -242,6 +257,10 @@ class MySQLLane(Lane):
         "primary-removed": remove_master,
         "primary-claim-lost": lose_master,
         "replica-claim-lost": lose_replica,
+        "primary-disk-full": fill_master,
+        "replica-disk-full": fill_replica,
+        "api-errors-and-primary-killed": Lane.api_errors,
+        "clock-moved-and-primary-killed": Lane.move_clock,
         "operator-killed": Lane.kill_operator,
         "operator-and-primary-killed": Lane.kill_operator_and_master,
         "operator-killed-amid-failover": kill_operator_amid,

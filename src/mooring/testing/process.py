@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,8 +35,16 @@ class OperatorProcess:
     """One `mooring run` of these operators; with a ``namespace`` it looks after that one alone and has its Lease there."""
 
     def __init__(
-        self, kubeconfig: Path, client: Client, *, log: Path, namespace: str = "", operators: str = "*"
+        self,
+        kubeconfig: Path,
+        client: Client,
+        *,
+        log: Path,
+        namespace: str = "",
+        operators: str = "*",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        self._environment = dict(environment or {})
         self._kubeconfig = kubeconfig
         self._client = client
         self._namespace = namespace
@@ -66,7 +74,11 @@ class OperatorProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(Path(mooring.__file__).parents[1])},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(Path(mooring.__file__).parents[1]),
+                    **self._environment,
+                },
             )
 
     @property
@@ -119,16 +131,29 @@ class OperatorProcess:
 
 @asynccontextmanager
 async def operator_process(
-    bed: Bed, directory: Path, *, namespace: str = "", operators: str = "*"
+    bed: Bed,
+    directory: Path,
+    *,
+    namespace: str = "",
+    operators: str = "*",
+    server: str = "",
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[OperatorProcess]:
-    """The operators apart, from here to the end of the block; which ones, as ``--operators`` takes them."""
+    """The operators apart, from here to the end of the block; which ones, as ``--operators`` takes them.
+
+    ``server`` is the URL of the API server as they see it (the bed's own), ``environment`` comes on top of this process's.
+    """
     plane, name = bed.plane, f"operator-{namespace}" if namespace else "operator"
     kubeconfig = directory / f"{name}.kubeconfig"
     plane.directory.write_kubeconfig(
-        kubeconfig, server=f"https://{plane.ranges.pods[1]}:6443", authority=plane.certificates.authority
+        kubeconfig,
+        server=server or f"https://{plane.ranges.pods[1]}:6443",
+        authority=plane.certificates.authority,
     )
     log = directory / f"{name}.log"
-    process = OperatorProcess(kubeconfig, bed.client, log=log, namespace=namespace, operators=operators)
+    process = OperatorProcess(
+        kubeconfig, bed.client, log=log, namespace=namespace, operators=operators, environment=environment
+    )
     await asyncio.to_thread(process.start)
     try:
         yield process
