@@ -14,7 +14,7 @@ import asyncio
 import random
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import aiohttp
@@ -75,7 +75,8 @@ class FaultyAPI:
             kept = {name: value for name, value in found.headers.items() if name.lower() not in _HOP}
             response = web.StreamResponse(status=found.status, headers=kept)
             await response.prepare(request)
-            await self._pass_on(found, response, watch=watch)
+            with suppress(ConnectionError):  # the operator hung up
+                await self._pass_on(found, response, watch=watch)
             return response
 
     async def _pass_on(

@@ -14,12 +14,14 @@ from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.names import BACKUP
-from mooring.operators.mysql.topology import Flavor, Load, Replication, SemiSync, Server, Setting
+from mooring.operators.mysql.topology import Flavor, Load, Replication, SemiSync, Server, Setting, Stall
 
 __all__ = ["DAY", "Dialect", "Source", "listed", "named", "number", "on", "text_of"]
 
 DAY: Final = 86400
 """Seconds that a commit waits for acknowledgements where it must not go on without them."""
+PATIENT: Final = 10
+"""Seconds that a commit may take before it counts as stalled."""
 _SESSIONS: Final = (
     "p.ID <> CONNECTION_ID() AND p.USER NOT IN ('system user', 'event_scheduler', 'mooring', 'mooring_replication', "
     "'mooring_monitor', 'mooring_backup') AND p.COMMAND NOT LIKE 'Binlog Dump%' AND p.COMMAND <> 'Daemon'"
@@ -88,6 +90,10 @@ class Dialect(ABC):
     """Of SHOW GLOBAL STATUS, what `_redo` reads."""
     users: ClassVar[str]
     """Table of accounts."""
+    committing: ClassVar[str]
+    """The state of a session whose commit has not ended, but for one that waits for a replica."""
+    no_space: ClassVar[str] = ""
+    """The state of a session that waits for free space on the volume; "" where the server does not say so."""
     columns: ClassVar[str]
     """What `survey` asks for beyond what both flavours have, the columns of `position` included."""
     positions: ClassVar[str]
@@ -321,6 +327,17 @@ class Dialect(ABC):
         return f"SET GLOBAL rpl_semi_sync_{self._replica}_enabled = {'ON' if on else 'OFF'}"
 
     # --- sessions
+
+    def sessions(self) -> str:
+        """Query of all sessions, without a table in memory or on a disk; read by `stall_of`."""
+        return "SHOW PROCESSLIST"
+
+    def stall_of(self, rows: Sequence[Row]) -> Stall:
+        """Reads `sessions` of a server on which no commit waits for a replica."""
+        if self.no_space and any(text_of(row, "State") == self.no_space for row in rows):
+            return "full"
+        long = (row for row in rows if text_of(row, "Command") != "Sleep" and number(row, "Time") >= PATIENT)
+        return "wait" if any(text_of(row, "State") == self.committing for row in long) else ""
 
     def writers(self) -> str:
         """Sessions of clients that write or hold locks: id, seconds, state; the longest first."""

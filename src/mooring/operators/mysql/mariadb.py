@@ -44,6 +44,8 @@ class MariaDB(Dialect):
     base = 64 << 20
     users = "mysql.global_priv"
     redo_counters = ("innodb_checkpoint_age", "innodb_checkpoint_max_age")
+    committing = "Commit"
+    no_space = "Waiting for someone to free space"
     columns = "@@gtid_domain_id AS domain, @@GLOBAL.read_only AS read_only"
     positions = "@@GLOBAL.gtid_binlog_state AS binlog, @@GLOBAL.gtid_slave_pos AS slave"
 

@@ -39,6 +39,7 @@ class MySQL(Dialect):
         *("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
         "innodb_redo_log_capacity_resized",
     )
+    committing = "waiting for handler commit"
     columns = (
         "@@server_uuid AS uuid, @@GLOBAL.super_read_only AS read_only, "
         "@@GLOBAL.rpl_semi_sync_source_wait_for_replica_count AS acks"

@@ -29,7 +29,7 @@ from mooring.operators.mysql.moves import (
 )
 from mooring.operators.mysql.names import PRIMARY, REPLICA, selector
 from mooring.operators.mysql.snapshot import Snapshot
-from mooring.operators.mysql.topology import Member
+from mooring.operators.mysql.topology import Member, Stall
 from mooring.operators.mysql.tuning import MEASURED, refused
 from mooring.operators.mysql.types import AccountResult, Instance, MySQLClusterStatus
 from mooring.operators.workload.autoscale import CONTESTED
@@ -48,6 +48,7 @@ __all__ = [
     "roots_of",
 ]
 
+STALLED: Final[dict[Stall, str]] = {"full": "VolumeFull", "wait": "WritesStalled"}
 LOOK_AGAIN: Final = 30.0
 """Seconds between two passes over a cluster that is in sync.
 
@@ -193,9 +194,17 @@ def readiness(snapshot: Snapshot) -> ConditionState:
     if durability.blocked(snapshot):
         text = f"{member.name} holds writes until {snapshot.status.acks} replicas acknowledge them"
         return ConditionState(False, "WritesBlocked", text)
+    if server.stalled:
+        return ConditionState(False, STALLED[server.stalled], _stall(member.name, server.stalled))
     if member.pod.role not in (PRIMARY, None):
         return ConditionState(False, "NoPrimary", f"{member.name} is not in the Service of the primary yet")
     return ConditionState(True, "Serving", f"{member.name} leads")
+
+
+def _stall(pod: str, stall: Stall) -> str:
+    if stall == "full":
+        return f"the volume of {pod} is full: writes wait for space; raise spec.storage.size, or delete data"
+    return f"commits on {pod} wait, and not for a replica: its volume is full, or does not answer"
 
 
 def at_risk(snapshot: Snapshot) -> str:
@@ -221,6 +230,8 @@ def _instead(inputs: Inputs, snapshot: Snapshot, unknown: Sequence[str]) -> Wait
     """The outcome of a pass over a cluster that works well."""
     if inputs.blocked is not None:
         return inputs.blocked
+    if snapshot.leader is not None and (stall := snapshot.leader[1].stalled):
+        return Wait(STALLED[stall], _stall(snapshot.primary, stall), after=5.0, stalled=True)
     unmet = [
         f"spec.config.{key}: {result.message}"
         for key, result in sorted((snapshot.status.config or {}).items())

@@ -56,6 +56,8 @@ async def read_server(
         dialect.keeps_relay_log or now.sql_running or now.io_running or now.connecting
     ):
         server = replace(server, received=server.received | await received(link, dialect))
+    if not server.read_only and not server.semi_sync.waiting:
+        server = replace(server, stalled=dialect.stall_of(await link.query(dialect.sessions())))
     return replace(server, accepted={ACCOUNTS[OPERATOR_USER]: link.label}) if link.label else server
 
 

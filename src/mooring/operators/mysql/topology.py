@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from mooring.operators.mysql.accounts import Accounts
 from mooring.operators.mysql.flavors import Flavor
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.workload.pods import Pod
 
-__all__ = ["Flavor", "Load", "Member", "Replication", "SemiSync", "Server", "Setting", "Topology"]
+__all__ = [
+    "Flavor",
+    "Load",
+    "Member",
+    "Replication",
+    "SemiSync",
+    "Server",
+    "Setting",
+    "Stall",
+    "Topology",
+]
+
+Stall = Literal["", "full", "wait"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +131,8 @@ class Server:
     """``None``: it was not asked."""
     seeding: str = ""
     """Progress of a copy under way (MySQL clone)."""
+    stalled: Stall = ""
+    """Why commits do not end here, and no replica is the reason: the volume is ``full``, or nothing but that they ``wait``."""
     connections: int = 0
     backup_account: bool = True
     """There is the account of backups; a cluster that an earlier operator made has none."""
