@@ -6,7 +6,9 @@ The operators are a process of their own: they measure through the API server's 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,83 @@ async def test_a_full_volume_of_redis_is_reported_at_its_maximum_and_grows_once_
     told = {one.reason: one.note or "" for one in events}
     assert "have maxSize 32Mi" in told["VolumesAtMaximum"]
     assert "the claims grow from 32Mi to 2Gi, maxSize is 10Gi" in told["VolumesFilling"]
+
+
+@contextmanager
+def small_disk(path: Path, megabytes: int) -> Iterator[Path]:
+    """A file system of its own."""
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}M,mode=777", "tmpfs", path], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def fill(disk: Path, *, left: int) -> Path:
+    """A file that leaves so many bytes."""
+    found, filler = os.statvfs(disk), disk / "filler"
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - left)
+    return filler
+
+
+def volume_at(disk: Path, *, claim: str, size: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": disk.name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "small",
+            "claimRef": {"namespace": "default", "name": claim},
+            "hostPath": {"path": str(disk)},
+        },
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
+async def test_a_mysql_cluster_without_room_holds_writes_and_loses_nothing(
+    bed: Bed, directory: Path
+) -> None:  # trap 22
+    with ExitStack() as stack:
+        disks = [stack.enter_context(small_disk(directory / f"disk-{number}", 220)) for number in range(3)]
+        for number, disk in enumerate(disks):
+            await bed.apply(volume_at(disk, claim=f"data-demo-{number}", size="220Mi"))
+        await bed.apply(mysql_manifest("demo", storage={"size": "220Mi", "storageClass": "small"}))
+        mysql = MySQLStage(bed, "demo")
+        await mysql.exact(240)
+        primary, term = await mysql.primary(), (await mysql.status()).term
+        fillers = [fill(disk, left=6 << 20) for disk in disks]
+
+        async with mysql.writing() as ledger:
+            await mysql.patch({"storage": {"autogrow": {"maxSize": "220Mi"}}})
+
+            async def held() -> bool:
+                _, reason, message = await mysql.condition("Ready")
+                return reason == "VolumeFull" and "% full" in message and "autogrow.maxSize" in message
+
+            await bed.until(held, "writes are held", within=120)
+            assert (await mysql.status()).phase == "ReadOnly"
+            for filler in fillers:
+                filler.unlink()
+            await mysql.writes(ledger, 100, within=180)
+            assert (await mysql.primary(), (await mysql.status()).term) == (primary, term)
+
+            # The process ends with no room left: it waits for some, and is neither started again and again nor built again.
+            filler = fill(disks[int(primary.rpartition("-")[2])], left=2 << 20)
+            mysql.kill(primary)
+            await mysql.led_by_another(primary, within=120)
+            await mysql.writes(ledger, 100, within=120)
+            filler.unlink()
+            await mysql.whole(240)
+        report = await ledger.check()
+        assert report.lost_acknowledged == 0, report.text()
+        assert not list(disks[int(primary.rpartition("-")[2])].glob("data.old*"))
+        events = (await bed.client.list(Event, namespace="default")).items
+        assert any(one.reason == "VolumeFull" for one in events)
+        await mysql.delete(claims=True)
 
 
 async def test_volumes_of_mysql_and_of_a_redis_cluster_grow_as_well(bed: Bed) -> None:

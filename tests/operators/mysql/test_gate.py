@@ -61,6 +61,10 @@ esac
 echo "$@" >"$HOME_OF/started"
 exec sleep 60
 """
+DF = """#!/bin/sh
+echo "Filesystem 1024-blocks Used Available Capacity Mounted on"
+echo "tmpfs 220000 1 $(cat "$HOME_OF/room") 99% /"
+"""
 INSTALL = """#!/bin/sh
 for one in "$@"; do case $one in --datadir=*) mkdir -p "${one#--datadir=}/mysql" ;; esac; done
 """
@@ -194,6 +198,22 @@ def test_a_pod_that_is_stopped_at_its_gate_ends_at_once(pod: Pod) -> None:
     assert pod.process is not None
     pod.process.terminate()
     assert pod.exit() == 0
+
+
+def test_a_server_waits_for_room_on_its_volume_instead_of_ending(pod: Pod) -> None:  # trap 22
+    room = pod.home / "room"
+    room.write_text("3000")
+    (pod.home / "bin" / "df").write_text(DF)
+    (pod.home / "bin" / "df").chmod(0o755)
+    pod.order("1 primary 5")
+    pod.start()
+    assert "has only 3000 KiB left" in pod.until("log")
+    assert pod.state() == "waiting"  # for the probes: neither ready nor dead
+    assert not (pod.volume / "data").exists()
+
+    room.write_text("50000")
+    assert "--init-rpl-role=MASTER" in pod.until("started")
+    assert (pod.home / "log").read_text().count("KiB left") == 1
 
 
 def test_a_directory_whose_initialisation_was_cut_off_is_made_again(pod: Pod) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.operators.mysql.builders import NOW, Scene, ago, at, healthy, new
 
 from mooring.operators.mysql import gate
+from mooring.operators.mysql.events import notes_of
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import (
     DeletePod,
@@ -24,6 +25,7 @@ from mooring.operators.mysql.moves import (
     Wait,
 )
 from mooring.operators.mysql.records import bounded
+from mooring.operators.mysql.status import phase_of, readiness
 from mooring.operators.mysql.topology import Flavor
 from mooring.operators.mysql.types import Promotion, TailCut
 
@@ -859,6 +861,31 @@ def test_read_only_holds_writes_and_its_end_lets_them_go_on() -> None:
     assert isinstance(healthy(read_only=True).decide(), Demote)
     assert healthy(read_only=True).server("demo-0", read_only=True).decide() == InSync()
     assert isinstance(healthy().server("demo-0", read_only=True).decide(), Promote)
+
+
+def test_a_primary_without_room_takes_no_writes_stays_primary_and_goes_on_once_there_is_room() -> None:
+    full = healthy().see(shares={"demo-0": 0.97, "demo-1": 0.97})
+
+    verdict = full.decide()
+    assert isinstance(verdict, Demote)
+    assert verdict.target.name == "demo-0"
+    (note,) = notes_of(full.snapshot, verdict)
+    assert (note.reason, note.warning) == ("VolumeFull", True)
+
+    held = full.server("demo-0", read_only=True)
+    assert held.decide() == InSync()
+    assert phase_of(held.snapshot, InSync()) == "ReadOnly"
+    said = readiness(held.snapshot)
+    assert (said.status, said.reason) == (False, "VolumeFull")
+    assert "97 % full" in said.message
+    assert "spec.storage.autogrow.maxSize" in said.message
+    resting = held.record(phase="ReadOnly").see(shares={"demo-0": 0.96})
+    assert resting.decide() == InSync()  # writes do not come and go at the limit
+    assert isinstance(resting.see(shares={"demo-0": 0.94}).decide(), Promote)
+
+
+def test_a_replica_without_room_holds_no_writes() -> None:
+    assert healthy().see(shares={"demo-0": 0.96, "demo-1": 1.0}).decide() == InSync()
 
 
 def test_a_failover_while_no_writes_are_wanted_opens_nobody_and_ends() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace as amended
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -226,6 +227,16 @@ def test_the_declared_size_is_the_least_and_the_maximum_the_most() -> None:
     assert in_force(SPEC, grown, "nonsense") == "nonsense"
 
 
+def test_how_full_volumes_are_is_told_of_those_with_a_file_system_of_their_own() -> None:
+    whole = fills(97, 50)
+    shared = Fills(found=(whole.found[0], amended(whole.found[1], own=False)))
+    volumes = (volume(0), volume(1))
+    assert decided(whole, volumes=volumes).shares == pytest.approx({"data-x-0": 0.97, "data-x-1": 0.5})
+    assert decided(shared, volumes=volumes).shares == pytest.approx({"data-x-0": 0.97})
+    grown = (volume(0, capacity="20Gi"), volume(1))
+    assert decided(whole, volumes=grown).shares == {"data-x-1": 0.5}  # measured before it grew
+
+
 def test_what_is_recorded_stays_while_nothing_answers() -> None:
     status = AutogrowStatus(size="12Gi", used_percent=85)
     assert decided(Fills(), status=status).status == status
@@ -253,7 +264,8 @@ def test_declarations_that_cannot_be_carried_out_name_field_and_remedy() -> None
 )
 def test_what_pods_print_is_read(text: str, used: int, size: int) -> None:
     made = fill_in(text, claim="data-x-0", capacity=99 << 20)
-    assert made == Fill(claim="data-x-0", used=used, size=size, capacity=99 << 20)
+    own = text.startswith("df")
+    assert made == Fill(claim="data-x-0", used=used, size=size, capacity=99 << 20, own=own)
 
 
 @pytest.mark.parametrize("text", ["", "df 1", "df - -", "sh: df: not found", "du x"])

@@ -138,7 +138,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
             storage = ctx.obj.spec.storage if ctx.obj.spec is not None else None
             spec = storage.autogrow if storage is not None else None
             filling = self.growing.decide(ctx, spec, inputs.status.autogrow, inputs.growth)
-            inputs = replace(inputs, refused=refused, filling=filling)
+            inputs = inputs.measured(refused, filling)
             return with_trial(inputs, self._trials.of(ctx.key), seen, now=ctx.now())
         return inputs
 

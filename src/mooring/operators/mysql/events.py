@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mooring.actor import Note
-from mooring.operators.mysql.moves import DatabaseMove, DeletePod, Open, Record, Tune, Unask, Verdict
+from mooring.operators.mysql.moves import (
+    DatabaseMove,
+    DeletePod,
+    Demote,
+    Open,
+    Record,
+    Tune,
+    Unask,
+    Verdict,
+)
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.types import MySQLClusterStatus
 from mooring.operators.workload.autoscale import CONTESTED
@@ -22,6 +31,8 @@ def notes_of(snapshot: Snapshot, verdict: Verdict) -> Sequence[Note]:
         ]
     if isinstance(verdict, DeletePod):
         return [Note(reason="PodReplaced", message=f"{verdict.pod}: {verdict.why}")]
+    if isinstance(verdict, Demote) and snapshot.full and verdict.target.name == snapshot.primary:
+        return [Note(reason="VolumeFull", message=f"{verdict.why}; writes are held", warning=True)]
     if isinstance(verdict, Tune):
         reason = {"Try": "TuningTrial", "Revert": "TuningReverted"}.get(verdict.effect, "TuningGivenBack")
         return [Note(reason=reason, message=verdict.why)]

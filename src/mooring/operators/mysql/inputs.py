@@ -95,6 +95,13 @@ class Inputs:
         """The operator's accounts and root, with the passwords of a change under way."""
         return self.found.credentials
 
+    def measured(self, refused: Mapping[str, str], filling: Filling) -> Inputs:
+        """The same with why claims do not grow, and what was found and decided about how full they are."""
+        names = {claim_name(DATA, pod.name): pod.name for pod in self.pods}
+        shares = {names[claim]: share for claim, share in filling.shares.items() if claim in names}
+        observed = replace(self.observed, shares=shares)
+        return replace(self, refused=refused, filling=filling, observed=observed)
+
     @cached_property
     def specs(self) -> Specs:
         """The child objects as they are to be."""

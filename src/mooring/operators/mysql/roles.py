@@ -52,7 +52,8 @@ def role_of(snapshot: Snapshot, member: Member) -> str:
 
 
 def hold_writes(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
-    """``maintenance.readOnly``, or every pod fenced: no server takes writes."""
-    if server.read_only or not snapshot.held:
-        return None
-    return Demote(target=target_of(member), why="spec.maintenance asks for no writes")
+    """``maintenance.readOnly``, every pod fenced, or no room left for the primary: no server takes writes."""
+    if server.read_only or not snapshot.held or server.stalled:
+        return None  # commits that do not end would hold up the statement
+    why = f"the volume of {member.name} is full" if snapshot.full else "spec.maintenance asks for no writes"
+    return Demote(target=target_of(member), why=why)

@@ -30,6 +30,9 @@ if [ "$(id -u)" = 0 ]; then
 fi
 """
 
+_LEAST_ROOM: Final = 16 << 10
+"""KiB that a volume must have left: InnoDB's temporary tablespace takes 12 MiB at the start."""
+
 START: Final = rf"""#!/bin/sh
 # Initialises an empty data directory, waits at the gate for the operator's order, then becomes the server.
 set -eu
@@ -70,6 +73,18 @@ if command -v flock >/dev/null 2>&1; then
     sleep 0.5
   done
 fi
+
+# Without room for its first files no server starts, and the next start would be no better.
+left() {{ df -P -k "$volume" 2>/dev/null | {{ read -r _ && read -r _ _ _ kib _ && printf '%s' "$kib"; }}; }}
+said=
+while kib=$(left); do
+  case $kib in '' | *[!0-9]*) break ;; esac
+  [ "$kib" -lt {_LEAST_ROOM} ] || break
+  state waiting
+  [ -n "$said" ] || say "$volume has only $kib KiB left, a server needs {_LEAST_ROOM}; raise spec.storage.size, or delete what else is there"
+  said=yes
+  sleep 1
+done
 
 secret() {{ sed -e "s/['\\\\]/\\\\&/g" "$home/auth/$1"; }}
 # One statement a line: an init file is read line by line.

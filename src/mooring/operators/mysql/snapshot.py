@@ -16,10 +16,16 @@ from mooring.operators.workload.autoscale import Policy
 from mooring.operators.workload.cpu import CPU
 from mooring.operators.workload.rollout import SetState
 
-__all__ = ["ALIVE", "Observed", "Scaling", "Snapshot", "Trial", "Wanted"]
+__all__ = ["ALIVE", "READ_ONLY", "Observed", "Scaling", "Snapshot", "Trial", "Wanted"]
 
 ALIVE: Final = frozenset({"AccessDenied", "TooManyConnections"})
 """Errors of a server that is there: none of them is a reason to replace it."""
+READ_ONLY: Final = "ReadOnly"
+"""The phase of a cluster whose writes are held."""
+FULL: Final = 0.97
+"""Share of the primary's volume at which writes are held: a server that finds no room at all ends."""
+ROOM: Final = 0.95
+"""Share below which writes go on again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +111,8 @@ class Observed:
     """SELECTs a second of each server since the last measurement; ``None`` where no measurement is due."""
     cpu: CPU | None = None
     """CPU of the servers, where the load is to decide by it and a measurement is due."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """How full volumes are, 0 to 1, by pod; those that are watched and have a file system of their own."""
     size_owner: str = ""
     """Who sets spec.size by the scale subresource, where the load is to decide; "" for nobody."""
 
@@ -269,8 +277,14 @@ class Snapshot:
 
     @property
     def held(self) -> bool:
-        """No server is to take writes: ``maintenance.readOnly``, or every pod is fenced."""
-        return self.wanted.read_only or "*" in self.wanted.fenced
+        """No server is to take writes: ``maintenance.readOnly``, every pod is fenced, or the primary's volume is full."""
+        return self.wanted.read_only or "*" in self.wanted.fenced or self.full
+
+    @property
+    def full(self) -> bool:
+        """The volume of the recorded primary has next to no room left, or had and has little more."""
+        limit = ROOM if self.status.phase == READ_ONLY else FULL
+        return self.observed.shares.get(self.primary, 0.0) >= limit
 
     def host(self, pod: str) -> str:
         """The name by which other pods find it."""

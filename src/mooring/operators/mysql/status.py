@@ -28,7 +28,7 @@ from mooring.operators.mysql.moves import (
     Wait,
 )
 from mooring.operators.mysql.names import PRIMARY, REPLICA, selector
-from mooring.operators.mysql.snapshot import Snapshot
+from mooring.operators.mysql.snapshot import READ_ONLY, Snapshot
 from mooring.operators.mysql.topology import Member, Stall
 from mooring.operators.mysql.tuning import MEASURED, refused
 from mooring.operators.mysql.types import AccountResult, Instance, MySQLClusterStatus
@@ -132,9 +132,7 @@ def _instance(snapshot: Snapshot, member: Member) -> Instance:
     if snapshot.fenced(member.name):
         return replace(base, state="Fenced", reason="spec.maintenance.fenced")
     if leads:
-        return replace(
-            base, state="Online" if not server.read_only or snapshot.wanted.read_only else "Starting"
-        )
+        return replace(base, state="Online" if not server.read_only or snapshot.held else "Starting")
     if server.seeding:
         return replace(base, state="Seeding")
     if known.reseed:
@@ -172,7 +170,7 @@ def phase_of(snapshot: Snapshot, verdict: Verdict) -> str:
             "Lost" if isinstance(verdict, Wait) and verdict.reason in ("Lost", "Diverged") else "FailingOver"
         )
     if leader[1].read_only:
-        return "ReadOnly" if snapshot.wanted.read_only or "*" in snapshot.wanted.fenced else "Degraded"
+        return READ_ONLY if snapshot.held else "Degraded"
     if durability.blocked(snapshot):
         members = (status := snapshot.status).members or {}
         had = any(one.joined for name, one in members.items() if name != status.primary)
@@ -188,6 +186,10 @@ def readiness(snapshot: Snapshot) -> ConditionState:
         text = f"{snapshot.primary} does not lead at present" if snapshot.primary else "no server leads yet"
         return ConditionState(False, "NoPrimary", text)
     member, server = leader
+    if server.read_only and snapshot.full:
+        share = snapshot.observed.shares[member.name]
+        text = f"the volume of {member.name} is {100 * share:.0f} % full, and it takes no writes; raise spec.storage.autogrow.maxSize"
+        return ConditionState(False, "VolumeFull", text)
     if server.read_only:
         why = "ReadOnly" if snapshot.wanted.read_only else "NoPrimary"
         return ConditionState(False, why, f"{member.name} takes no writes")

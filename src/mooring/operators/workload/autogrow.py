@@ -11,8 +11,9 @@ they would be full before they may grow again, and by as much as that time needs
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as amended
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
@@ -118,6 +119,8 @@ class Filling:
     """Share of the fullest volume that is in use, 0 to 1, for metrics."""
     hours: float | None = None
     """Until it is full, as far as a forecast is possible."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """How full each volume with a file system of its own is, 0 to 1, by claim."""
 
     def unmet(self) -> list[str]:
         """What needs a person, with field and remedy."""
@@ -171,6 +174,19 @@ def decide(
     """What to do about the size of these claims; their ``wanted`` is the size in force."""
     if spec is None:
         return Filling()
+    shares = {one.claim: one.share for one in _of_now(fills.found, volumes) if one.own}
+    return amended(_decided(spec, status, where=where, volumes=volumes, fills=fills, now=now), shares=shares)
+
+
+def _decided(
+    spec: AutogrowSpec,
+    status: AutogrowStatus | None,
+    *,
+    where: str,
+    volumes: Sequence[Volume],
+    fills: Fills,
+    now: datetime,
+) -> Filling:
     if not volumes or not _is_size(spec.max_size):
         return Filling(status=status)
     before = status or AutogrowStatus()

@@ -19,10 +19,14 @@ from mooring.operators.workload.command import output_of
 from mooring.operators.workload.volumes import Volume
 from mooring.runtime import Manager
 
-__all__ = ["PERIOD", "Fill", "Fills", "Levels", "fill_in", "script_for"]
+__all__ = ["CLOSER", "PERIOD", "Fill", "Fills", "Levels", "fill_in", "script_for"]
 
 PERIOD: Final = timedelta(seconds=60)
 """Between two looks at the volumes of one cluster, at least."""
+NEARLY_FULL: Final = 0.9
+"""A share from which on looks are closer together."""
+CLOSER: Final = timedelta(seconds=10)
+"""Between two looks at volumes of which one is nearly full."""
 WITHIN: Final = 20.0
 """Seconds until an answer must be there; to add up a directory takes longer than to ask its file system."""
 AT_ONCE: Final = 4
@@ -43,6 +47,8 @@ class Fill:
     size: int
     capacity: int
     """What its claim had when it was measured."""
+    own: bool = True
+    """No other volume shares its file system, so that it is full when this says so; else a directory was added up."""
 
     @property
     def share(self) -> float:
@@ -82,7 +88,7 @@ def fill_in(text: str, *, claim: str, capacity: int) -> Fill | None:
                 claim=claim, used=int(used) * _KIB, size=(int(used) + int(free)) * _KIB, capacity=capacity
             )
         case ["du", used] if used.isdigit():
-            return Fill(claim=claim, used=int(used) * _KIB, size=capacity, capacity=capacity)
+            return Fill(claim=claim, used=int(used) * _KIB, size=capacity, capacity=capacity, own=False)
     return None
 
 
@@ -119,7 +125,8 @@ class Levels:
         now, known = self._manager.clock.now(), self._known.get(key)
         if known is None:
             known = self._known[key] = _Known(asked=now - PERIOD, fills=Fills())
-        if bound and now >= known.asked + PERIOD:
+        close = any(one.share >= NEARLY_FULL for one in known.fills.found)
+        if bound and now >= known.asked + (CLOSER if close else PERIOD):
             known.asked = now
             self._asked.put_nowait((key, bound))
         return known.fills
