@@ -33,12 +33,15 @@ table inet mooring-cut {{
 
 
 @asynccontextmanager
-async def real_cluster(directory: Path) -> AsyncIterator[ClusterBed]:
-    """The cluster, once its operator is ready; OSError when helm does not succeed."""
-    images = [await asyncio.to_thread(build, name) for name in ("mooring", "redis")]
+async def real_cluster(
+    directory: Path, *, image: str = "redis", operator: str = "redis-sentinel"
+) -> AsyncIterator[ClusterBed]:
+    """The cluster, once the operator is ready; ``image`` is what their pods run. OSError when helm does not succeed."""
+    images = [await asyncio.to_thread(build, name) for name in ("mooring", image)]
     program = await asyncio.to_thread(helm, 3)
     with ControlPlane(directory=directory / "cluster", images=images) as plane:
-        words = ("install", "bench", CHART, "--namespace", "mooring-system", "--create-namespace", "--wait")
+        where = ("--namespace", "mooring-system", "--create-namespace")
+        words = ("install", "bench", CHART, *where, "--set", f"operators={operator}", "--wait")
         await _run(program, *words, "--kubeconfig", plane.kubeconfig, home=directory)
         async with ClusterBed(directory / "bed", plane.kubeconfig) as bed:
             yield bed

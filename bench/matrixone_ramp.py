@@ -1,9 +1,11 @@
 """A group of compute nodes follows its sessions: the trace of a ramp up and down on real processes.
 
-    python -m bench.matrixone_ramp [--least 3] [--most 12] [--target 8] [--up 10] [--down 20] [--publish]
+    python -m bench.matrixone_ramp [--on embedded|control-plane|node] [--least 3] [--most 12] [--target 8] [--up 10] [--down 20]
+        [--publish]
 
-A cluster with one compute node and ``autoscale: {minReplicas: 1, maxReplicas: 2, metrics: [{type: sessions}]}`` on an embedded
-control plane. Clients connect through the proxy one after the other, hold their session, and send a statement five times a
+A cluster with one compute node and ``autoscale: {minReplicas: 1, maxReplicas: 2, metrics: [{type: sessions}]}``: on an embedded
+control plane; on a real kube-apiserver with its own controllers and pods that are processes of this machine
+(`control-plane`); or on a real kubelet and containerd, with the operator as the chart installs it (`node`, needs root). Clients connect through the proxy one after the other, hold their session, and send a statement five times a
 second each; then they leave again. A line per change: seconds, sessions, number in force, compute nodes that serve, and
 statements that failed. Exit status 1 when a statement failed, or when the group did not go from one to two and back.
 ``--publish`` writes the trace to docs/matrixone.md.
@@ -27,19 +29,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench.cluster import real_cluster
 from bench.page import put
+from hack.kubernetes.controlplane import ControlPlane
 
 from mooring.local.node.node import Settings
 from mooring.operators.matrixone import OPERATOR
 from mooring.operators.matrixone.types import CNSet
 from mooring.operators.mysql.dial import Dial, DialError
 from mooring.runtime import configure_logging
-from mooring.testing.bed import Bed, NotInTime
+from mooring.testing.bed import Bed, ClusterBed, KubernetesBed, NotInTime
 from mooring.testing.matrixone_stage import SQL_PORT, MatrixOneStage, manifests
 
 __all__ = ["Clients", "Sample", "autoscale", "main", "ramp", "table"]
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "matrixone.md"
+DEFINITIONS = PAGE.parents[1] / "crds"
+SERVICES, PODS = "10.231.0.0/16", "10.232.0.0/16"
+"""Address ranges on a real control plane: others than those of tests."""
 PERIOD = 0.2
 """Seconds between two statements of a client."""
 _SERVES = ("Up", "Outdated", "Draining", "Drained")
@@ -200,10 +207,28 @@ def table(samples: Sequence[Sample]) -> str:
 
 
 @asynccontextmanager
+async def _bed(directory: Path, where: str) -> AsyncIterator[Bed | KubernetesBed | ClusterBed]:
+    """What runs the pods, with the operator."""
+    settings = Settings(crash_backoff_initial=0.5, crash_backoff_cap=2.0, stop_grace_cap=20.0)
+    if where == "node":
+        async with real_cluster(directory, image="matrixone", operator="matrixone") as cluster:
+            yield cluster
+    elif where == "control-plane":
+        with ControlPlane(directory=directory / "plane", definitions=DEFINITIONS, services=SERVICES) as plane:
+            how: dict[str, Any] = {"services": SERVICES, "pods": PODS, "settings": settings}
+            async with KubernetesBed(
+                directory / "node", plane.kubeconfig, operators=[OPERATOR], **how
+            ) as nodes:
+                yield nodes
+    else:
+        async with Bed(directory, operators=[OPERATOR], settings=settings) as bed:
+            yield bed
+
+
+@asynccontextmanager
 async def cluster(directory: Path, options: argparse.Namespace) -> AsyncIterator[MatrixOneStage]:
     """A cluster whose group follows its sessions, whole."""
-    settings = Settings(crash_backoff_initial=0.5, crash_backoff_cap=2.0, stop_grace_cap=20.0)
-    async with Bed(directory, operators=[OPERATOR], settings=settings) as bed:
+    async with _bed(directory, options.on) as bed:
         stage = MatrixOneStage(bed)
         policy = autoscale(target=options.target, up=options.up, down=options.down)
         for document in manifests(logs=1, compute=1, group={"autoscale": policy}):
@@ -229,6 +254,9 @@ def _say(one: Sample) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; a failure is one message and status 1."""
     parser = argparse.ArgumentParser(prog="bench.matrixone_ramp", description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--on", choices=("embedded", "control-plane", "node"), default="embedded", help="(embedded)"
+    )
     parser.add_argument("--most", type=int, default=12, help="clients at the top (12)")
     parser.add_argument("--least", type=int, default=3, help="clients before and after it (3)")
     parser.add_argument("--hold", type=float, default=20.0, help="seconds at the top with both (20)")
@@ -254,7 +282,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     print(table(samples))
     if options.publish:
-        put("python -m bench.matrixone_ramp", f"{head}\n\n{table(samples)}", page=PAGE)
+        place = "" if options.on == "embedded" else f" --on {options.on}"
+        put(f"python -m bench.matrixone_ramp{place}", f"{head}\n\n{table(samples)}", page=PAGE)
     return 1 if samples[-1].failed else 0
 
 

@@ -29,7 +29,9 @@ from hack.images.archive import Config, add_directory, add_file, add_link, add_t
 from hack.images.debian import DebianError, fetch, resolve, unpack  # noqa: E402
 from hack.kubernetes.binaries import BuildError, build_module, cache_root  # noqa: E402
 
-__all__ = ["IMAGES", "Recipe", "build", "make", "mooring_version"]
+from hack import mo_service  # noqa: E402
+
+__all__ = ["ASKED", "IMAGES", "Recipe", "build", "make", "mooring_version"]
 
 #: Packages that others need to be installed, and nothing here to run.
 _INSTALLERS = (
@@ -75,7 +77,7 @@ def mooring_version() -> str:
 
 def build(name: str) -> Path:
     """The archive of an image of the real cluster; built on first use."""
-    return make(name, IMAGES[name])
+    return make(name, IMAGES[name] if name in IMAGES else ASKED[name])
 
 
 def make(name: str, recipe: Recipe) -> Path:
@@ -266,17 +268,32 @@ IMAGES: dict[str, Recipe] = {
     ),
 }
 
+#: Images whose programs take minutes to build: only for tests that ask for them.
+ASKED: dict[str, Recipe] = {
+    # As the official image: the server is /mo-service.
+    "matrixone": Recipe(
+        config=lambda: Config(
+            name=f"docker.io/matrixorigin/matrixone:{mo_service.VERSION}", entrypoint=("/mo-service",)
+        ),
+        packages=("libc-bin", *_SHELL),
+        fill=lambda layer: add_file(layer, "mo-service", mo_service.build().read_bytes(), mode=0o755),
+        inputs=lambda: mo_service.build().parent.name.encode(),
+    ),
+}
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Build images and print where they are, how large they are and how they are called."""
     parser = argparse.ArgumentParser(prog="recipes.py", description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", default=["mooring"], metavar="NAME", help=", ".join(IMAGES))
+    parser.add_argument(
+        "names", nargs="*", default=["mooring"], metavar="NAME", help=", ".join([*IMAGES, *ASKED])
+    )
     parser.add_argument("--output", type=Path, help="copy the archive of the one image there")
     options = parser.parse_args(arguments)
     try:
         for name in options.names:
             path = build(name)
-            print(f"{IMAGES[name].config().name}: {path.stat().st_size / 2**20:.1f} MiB, {path}")
+            print(f"{(IMAGES | ASKED)[name].config().name}: {path.stat().st_size / 2**20:.1f} MiB, {path}")
             if options.output is not None:
                 shutil.copyfile(path, options.output)
     except (BuildError, DebianError, KeyError) as failed:

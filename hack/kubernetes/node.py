@@ -159,7 +159,8 @@ def objects(layout: Layout) -> Iterator[tuple[str, dict[str, Any]]]:
                 "spec": {
                     "storageClassName": "local",
                     "capacity": {"storage": "20Gi"},
-                    "accessModes": ["ReadWriteOnce"],
+                    # There is one node: its pods can share a volume.
+                    "accessModes": ["ReadWriteOnce", "ReadWriteMany"],
                     "persistentVolumeReclaimPolicy": "Retain",
                     "local": {"path": f"{layout.directory}/volumes/{number:02}"},
                     "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},

@@ -39,7 +39,7 @@ from mooring.testing.cluster import Cluster
 from mooring.testing.errors import NotInTime
 from mooring.testing.nodes import Nodes
 
-__all__ = ["Bed", "ClusterBed", "KubernetesBed", "NotInTime"]
+__all__ = ["QUICK", "Bed", "ClusterBed", "KubernetesBed", "NotInTime"]
 
 T = TypeVar("T", bound=Object)
 P = TypeVar("P", Plane, Nodes, Cluster)
@@ -252,21 +252,21 @@ class KubernetesBed(_Bed[Nodes]):
         services: str = "10.171.0.0/16",
         pods: str = "10.172.0.0/16",
         operators: Sequence[Operator] | None = None,
+        settings: Settings = QUICK,
         catalog: Catalog | None = None,
     ) -> None:
-        super().__init__(directory, operators=operators)
+        super().__init__(directory, operators=operators, settings=settings, catalog=catalog)
         self._kubeconfig = kubeconfig
         self._services, self._pods = IPv4Network(services), IPv4Network(pods)
-        self._catalog = catalog
 
     def _make_plane(self) -> Nodes:
         return Nodes(
             self._directory.path,
             self._kubeconfig,
-            settings=QUICK,
+            settings=self._options.settings,
             pods=self._pods,
             services=self._services,
-            catalog=self._catalog,
+            catalog=self._options.catalog,
         )
 
     async def _leave(self) -> None:
