@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from mooring.kube import MergePatch
 from mooring.kube.objects.core import PersistentVolume
 from mooring.testing.bed import ClusterBed
 
-__all__ = ["cut_off", "give_back", "real_cluster"]
+__all__ = ["cut_off", "give_back", "install", "real_cluster"]
 
 CHART = Path(__file__).resolve().parents[1] / "charts" / "mooring"
 _CUT = """
@@ -34,17 +34,31 @@ table inet mooring-cut {{
 
 @asynccontextmanager
 async def real_cluster(
-    directory: Path, *, image: str = "redis", operator: str = "redis-sentinel"
+    directory: Path, *, operator: str = "redis-sentinel", images: Sequence[Path] | None = None
 ) -> AsyncIterator[ClusterBed]:
-    """The cluster, once the operator is ready; ``image`` is what their pods run. OSError when helm does not succeed."""
-    images = [await asyncio.to_thread(build, name) for name in ("mooring", image)]
-    program = await asyncio.to_thread(helm, 3)
-    with ControlPlane(directory=directory / "cluster", images=images) as plane:
-        where = ("--namespace", "mooring-system", "--create-namespace")
-        words = ("install", "bench", CHART, *where, "--set", f"operators={operator}", "--wait")
-        await _run(program, *words, "--kubeconfig", plane.kubeconfig, home=directory)
+    """The cluster, once the operator is ready; OSError when helm does not succeed.
+
+    ``images`` are what its node has beside Mooring's own (that of Redis).
+    """
+    made = [await asyncio.to_thread(build, "mooring")]
+    made += [await asyncio.to_thread(build, "redis")] if images is None else images
+    with ControlPlane(directory=directory / "cluster", images=made) as plane:
         async with ClusterBed(directory / "bed", plane.kubeconfig) as bed:
+            values = ("--set", f"operators={operator}")
+            await install(bed, "bench", CHART, "mooring-system", *values, home=directory)
             yield bed
+
+
+async def install(
+    bed: ClusterBed, release: str, chart: Path, namespace: str, *words: str, home: Path
+) -> None:
+    """Install a chart in a namespace of its own, and wait until its pods are ready; OSError when helm does not succeed.
+
+    ``words`` are further arguments of helm; ``home`` is a directory for its cache.
+    """
+    program = await asyncio.to_thread(helm, 3)
+    where = ("--kubeconfig", bed.plane.kubeconfig, "--namespace", namespace, "--create-namespace")
+    await _run(program, "install", release, chart, *where, "--wait", *words, home=home)
 
 
 @asynccontextmanager

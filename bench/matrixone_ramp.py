@@ -31,6 +31,7 @@ from typing import Any
 
 from bench.cluster import real_cluster
 from bench.page import put
+from hack.images.recipes import build
 from hack.kubernetes.controlplane import ControlPlane
 
 from mooring.local.node.node import Settings
@@ -211,7 +212,8 @@ async def _bed(directory: Path, where: str) -> AsyncIterator[Bed | KubernetesBed
     """What runs the pods, with the operator."""
     settings = Settings(crash_backoff_initial=0.5, crash_backoff_cap=2.0, stop_grace_cap=20.0)
     if where == "node":
-        async with real_cluster(directory, image="matrixone", operator="matrixone") as cluster:
+        images = [await asyncio.to_thread(build, "matrixone")]
+        async with real_cluster(directory, operator="matrixone", images=images) as cluster:
             yield cluster
     elif where == "control-plane":
         with ControlPlane(directory=directory / "plane", definitions=DEFINITIONS, services=SERVICES) as plane:

@@ -49,7 +49,7 @@ from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, NotInTime
 from mooring.testing.mysql_stage import MySQLStage, manifest
 
-__all__ = ["main"]
+__all__ = ["main", "where"]
 
 WHOLE_WITHIN = 120.0
 """Seconds to be whole again after one kill."""
@@ -141,7 +141,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         "image": options.image,
         "size": options.size,
         "rounds": options.rounds,
-        **_where(),
+        **where(),
         "acknowledged": acknowledged,
         "lost": lost,
         "failed_twice": twice,
@@ -191,7 +191,7 @@ async def measure_plain(options: argparse.Namespace) -> dict[str, Any]:
         "image": f"{options.image} without an operator",
         "size": options.size,
         "rounds": options.rounds,
-        **_where(),
+        **where(),
         "acknowledged": acknowledged,
         "lost": lost,
         "failed_twice": {},
@@ -271,7 +271,7 @@ async def kills(options: argparse.Namespace) -> dict[str, Any]:
         "size": options.size,
         "seed": options.seed,
         "kills": len(made),
-        **_where(),
+        **where(),
         "acknowledged": report.acknowledged,
         "lost": report.lost_acknowledged,
         **{way.replace(" ", "_"): sum(one["how"] == way for one in made) for way in ways},
@@ -286,7 +286,7 @@ async def kills(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _where() -> dict[str, Any]:
+def where() -> dict[str, Any]:
     """When and on what this was measured."""
     return {
         "measured": datetime.now(UTC).strftime("%Y-%m-%d"),

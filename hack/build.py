@@ -36,7 +36,7 @@ from hack import mo_service, old_redis, redis_servers  # noqa: E402
 from mooring.local.node.packages import PackageImages  # noqa: E402
 from mooring.local.node.references import ImageError  # noqa: E402
 
-__all__ = ["helm", "main", "prepare", "prometheus", "promtool", "versitygw"]
+__all__ = ["helm", "main", "mariadb_operator", "prepare", "prometheus", "promtool", "versitygw"]
 
 #: Images of servers that tests run beside those of the machine.
 SERVER_IMAGES = ("redis:8.0", "valkey:8.1", "valkey:9.1")
@@ -53,6 +53,12 @@ def versitygw() -> Path:
     """The S3 server of the object storage tests."""
     package = "github.com/versity/versitygw/cmd/versitygw"
     return build_module(ROOT / "hack" / "versitygw", "versitygw", package=package)
+
+
+def mariadb_operator() -> Path:
+    """The operator that bench/peer_mysql.py puts beside Mooring's; no tier needs it."""
+    package = "github.com/mariadb-operator/mariadb-operator/cmd/controller"
+    return build_module(ROOT / "hack" / "mariadb_operator", "mariadb-operator", package=package)
 
 
 def prometheus() -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
@@ -23,7 +24,7 @@ from pathlib import Path
 
 __all__ = [
     *("AGNHOST", "AGNHOST_MODULE", "KUBECTL", "NODE", "NODE_MODULE", "SERVERS", "SPECS"),
-    *("BuildError", "Linked", "build", "build_module", "built", "cache_root", "locked"),
+    *("BuildError", "Linked", "build", "build_module", "built", "cache_root", "locked", "sources"),
 ]
 
 HERE = Path(__file__).resolve().parent
@@ -123,6 +124,21 @@ def build_module(
                     _compile_module(_installed(go), package, staging / name, directory, tags, linked)
                     staging.rename(target)
     return target / name
+
+
+def sources(directory: Path, module: str) -> Path:
+    """Where the files of a Go module are that the one in `directory` needs; downloaded on first use."""
+    program = _installed(_toolchain()).program
+    assert program is not None
+    done = _run(
+        [str(program), "mod", "download", "-json", module],
+        deadline=_BUILD_DEADLINE,
+        cwd=directory,
+        env=_environment(),
+    )
+    if done.returncode != 0:
+        raise BuildError(f"go mod download {module} failed:\n{_tail(done.stdout)}")
+    return Path(json.loads(done.stdout)["Dir"])
 
 
 def _module_directory(directory: Path, name: str, go: _Go, tags: str, linked: Linked | None) -> Path:

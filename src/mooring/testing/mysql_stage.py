@@ -16,7 +16,7 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from mooring.kube import MergePatch, NotFound
 from mooring.kube.objects.core import Pod, Secret, Service
@@ -49,7 +49,7 @@ def manifest(
 class MySQLStage(Stage[MySQLCluster]):
     """One cluster, seen from outside."""
 
-    kind = MySQLCluster
+    kind: ClassVar[type[Any]] = MySQLCluster
 
     def __init__(
         self,
