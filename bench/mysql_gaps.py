@@ -43,10 +43,12 @@ from bench.plain_mysql import PlainMySQL
 from bench.tally import percentile
 
 from mooring.operators.mysql import OPERATOR, gate
+from mooring.operators.mysql.dial import DialError
 from mooring.operators.mysql.flavors import flavor_of
 from mooring.operators.mysql.names import ORDER
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, NotInTime
+from mooring.testing.ledger_mysql import RowReport
 from mooring.testing.mysql_stage import MySQLStage, manifest
 
 __all__ = ["main", "where"]
@@ -167,19 +169,13 @@ async def measure_plain(options: argparse.Namespace) -> dict[str, Any]:
                 found["create"].append(time.monotonic() - began)
                 async with peer.watched():
                     for name in ("crash", "roll", "hang"):
-                        async with peer.writing(patience=1.0) as ledger:
-                            if name == "crash":
-                                peer.kill(await peer.primary())
-                                await peer.writes(ledger, 100)
-                            else:
-                                await (peer.hang(ledger) if name == "hang" else peer.roll(ledger))
-                        report = await ledger.check(patience=90)
-                        found[name].append(report.longest_gap)
-                        lost += report.lost_acknowledged
-                        acknowledged += report.acknowledged
                         try:
+                            report = await _strike_plain(peer, name)
+                            found[name].append(report.longest_gap)
+                            lost += report.lost_acknowledged
+                            acknowledged += report.acknowledged
                             await peer.exact(within=60)
-                        except NotInTime:
+                        except (NotInTime, DialError):
                             broken[name] += 1
                             break
                 await peer.delete()
@@ -202,6 +198,17 @@ async def measure_plain(options: argparse.Namespace) -> dict[str, Any]:
             if values
         },
     }
+
+
+async def _strike_plain(peer: PlainMySQL, cause: str) -> RowReport:
+    """One fault under writers; `NotInTime` where no rows are written any more."""
+    async with peer.writing(patience=1.0) as ledger:
+        if cause == "crash":
+            peer.kill(await peer.primary())
+            await peer.writes(ledger, 100)
+        else:
+            await (peer.hang(ledger) if cause == "hang" else peer.roll(ledger))
+    return await ledger.check(patience=90)
 
 
 async def _kill(stage: MySQLStage, ledger: Any) -> dict[str, Any]:
