@@ -4,7 +4,7 @@ async with faulty_api(bed, chance) as api, operator_process(bed, directory, serv
     with api.failing():
         ...
 
-While it fails, half of the requests that are not a watch are answered 500, 429 (with Retry-After), 409 (writes) or not at
+While it fails, four of ten requests that are not a watch are answered 500, 429 (with Retry-After), 409 (writes) or not at
 all, the last ones before or after they were carried out, and watches end within a second.
 """
 
@@ -95,7 +95,7 @@ class FaultyAPI:
             await response.write(chunk)
 
     def _draw(self, method: str) -> str:
-        if self._chance.random() < 0.5:
+        if self._chance.random() < 0.6:
             return ""
         write = ("409", "unanswered") if method in ("POST", "PUT", "PATCH", "DELETE") else ()
         faults: list[str] = ["500", "429", "unheard", *write]

@@ -227,6 +227,8 @@ class Lane(ABC):
             await asyncio.sleep(self.place.chance.uniform(0.5, 2.0))
             victim = await self.kill_master(ledger)
             await asyncio.sleep(self.place.chance.uniform(4.0, 10.0))
+        if self.place.operator.ended:  # its Lease could not be renewed; a Deployment would start it again
+            await asyncio.to_thread(self.place.operator.start)
         return f"API, {victim}"
 
     async def move_clock(self, ledger: Ledger) -> str:

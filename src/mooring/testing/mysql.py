@@ -52,9 +52,10 @@ _SMALL_OF: Final[dict[Flavor, dict[str, str]]] = {
     "mariadb": {"innodb_log_file_size": "16M", "aria_pagecache_buffer_size": "1M"},
     "mysql": {"innodb_redo_log_capacity": "16M"},
 }
+_RESERVED: Final = (f"GRANT SERVICE_CONNECTION_ADMIN ON *.* TO '{names.REPLICATION}'@'%';",)
 _UP_WITHIN: Final = 60.0
 #: Counted up when `_initialise` makes something else.
-_FORM: Final = 3
+_FORM: Final = 4
 #: Every start has its own.
 _IDS: Final = itertools.count(int(time.time()) - gate.EPOCH)
 
@@ -235,6 +236,7 @@ def _initialise(flavor: Flavor, image: Path, template: Path) -> None:
         f"GRANT ALL PRIVILEGES ON *.* TO '{names.OPERATOR_USER}'@'%' WITH GRANT OPTION;",
         f"CREATE USER '{names.REPLICATION}'@'%' IDENTIFIED BY '{text(ACCOUNTS[names.REPLICATION])}';",
         f"GRANT REPLICATION SLAVE ON *.* TO '{names.REPLICATION}'@'%';",
+        *(_RESERVED if flavor == "mysql" else ()),
         f"CREATE USER '{names.BACKUP}'@'%' IDENTIFIED BY '{text(ACCOUNTS[names.BACKUP])}';",
         f"GRANT {BACKUP_RIGHTS[flavor]} ON *.* TO '{names.BACKUP}'@'%';",
     ]

@@ -12,6 +12,7 @@ DIALECT = MariaDB()
 
 
 class Source:
+    port = 3306
     host, user, password, tls = "demo-0.demo.default.svc", "mooring_replication", "it's\\", False
 
     def __init__(self, *, authority: str = "") -> None:

@@ -13,6 +13,7 @@ B = "8a94f357-aab4-11df-86ab-c80aa9429562"
 
 
 class Source:
+    port = 3306
     host, user, password = "demo-0.demo.default.svc", "mooring_replication", "it's\\"
 
     def __init__(self, *, tls: bool = False) -> None:

@@ -214,6 +214,33 @@ async def test_a_founded_cluster_replicates_and_acknowledges(bench: Bench) -> No
         assert server.replication.by_gtid
 
 
+async def test_a_replica_gets_in_though_clients_that_wait_for_it_use_up_the_connections(bench: Bench) -> None:
+    [primary] = await bench.servers.start(1, max_connections="10")
+    [replica] = await bench.start(1)
+    await bench.found(primary, [])
+    await bench.run(SetDurability(primary=primary.target, semi_sync=True, acks=1, acking=(replica.target,)))
+    writing = [
+        asyncio.create_task(bench.sql(primary, f"INSERT INTO shop.t VALUES ({number}, 1)", timeout=20))
+        for number in range(14)
+    ]
+
+    await bench.until(primary, lambda it: it.connections >= it.max_connections, within=20)
+
+    await bench.run(
+        Follow(
+            targets=(replica.target,),
+            source=primary.target,
+            source_host=primary.address,
+            acking=frozenset({replica.name}),
+        )
+    )
+
+    results = await asyncio.gather(*writing, return_exceptions=True)
+    written = [number for number, one in enumerate(results) if not isinstance(one, BaseException)]
+    assert written
+    assert set(written) <= set(await bench.rows(primary))
+
+
 async def test_steps_may_be_repeated(bench: Bench) -> None:
     primary, replica = await bench.start(2)
     await bench.found(primary, [replica])

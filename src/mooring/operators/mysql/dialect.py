@@ -55,6 +55,8 @@ class Source(Protocol):
     @property
     def host(self) -> str: ...
     @property
+    def port(self) -> int: ...
+    @property
     def user(self) -> str: ...
     @property
     def password(self) -> str: ...
@@ -258,6 +260,14 @@ class Dialect(ABC):
             f"{word}_SSL={int(source.tls)}, {word}_SSL_CA={quoted(source.authority)}, "
             f"{word}_SSL_VERIFY_SERVER_CERT={int(bool(source.authority))}"
         )
+
+    @abstractmethod
+    def reserved(self) -> str:
+        """Query for `reserved_in`."""
+
+    @abstractmethod
+    def reserved_in(self, rows: Sequence[Row]) -> bool:
+        """Reads `reserved`: replicas get in by the operator's port, so that clients cannot keep them out."""
 
     @abstractmethod
     def follow(self, source: Source, here: Row) -> Sequence[str]:

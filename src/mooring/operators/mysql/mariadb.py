@@ -18,6 +18,7 @@ from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.dialect import Dialect, Source, number, text_of
 from mooring.operators.mysql.gtid import Position, parse_mariadb
+from mooring.operators.mysql.names import ADMIN_PORT, MOST_REPLICAS
 
 __all__ = ["MariaDB"]
 
@@ -77,6 +78,12 @@ class MariaDB(Dialect):
                 return parse_mariadb(text_of(row, "Info").strip("[]"))
         return Position()
 
+    def reserved(self) -> str:
+        return "SELECT @@GLOBAL.extra_port AS port, @@GLOBAL.extra_max_connections AS most"
+
+    def reserved_in(self, rows: Sequence[Row]) -> bool:
+        return any(number(row, "port") == ADMIN_PORT and number(row, "most") > MOST_REPLICAS for row in rows)
+
     def follow(self, source: Source, here: Row) -> Sequence[str]:
         begin: list[str] = []
         executed = self.position_of(here)
@@ -86,7 +93,7 @@ class MariaDB(Dialect):
                 # A copy whose binary log is empty: replicas of its own could not find their position in it.
                 begin.append(f"SET GLOBAL gtid_binlog_state = {quoted(executed.newest())}")
         change = (
-            f"CHANGE MASTER TO MASTER_HOST={quoted(source.host)}, MASTER_PORT=3306, MASTER_USER={quoted(source.user)}, "
+            f"CHANGE MASTER TO MASTER_HOST={quoted(source.host)}, MASTER_PORT={source.port}, MASTER_USER={quoted(source.user)}, "
             f"MASTER_PASSWORD={quoted(source.password)}, MASTER_CONNECT_RETRY=1, MASTER_HEARTBEAT_PERIOD=0.5, "
             f"{self._tls(source)}, MASTER_USE_GTID=slave_pos"
         )

@@ -10,6 +10,7 @@ from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.dialect import Dialect, Source, number, on, text_of
 from mooring.operators.mysql.gtid import Position, parse_mysql
+from mooring.operators.mysql.names import REPLICATION
 
 __all__ = ["MySQL"]
 
@@ -77,10 +78,16 @@ class MySQL(Dialect):
     def purged_of(self, rows: Sequence[Row]) -> Position:
         return parse_mysql(text_of(rows[0], "purged")) if rows else Position()
 
+    def reserved(self) -> str:
+        return f"SHOW GRANTS FOR {quoted(REPLICATION)}@'%'"
+
+    def reserved_in(self, rows: Sequence[Row]) -> bool:
+        return any("SERVICE_CONNECTION_ADMIN" in str(text) for row in rows for text in row.values())
+
     def follow(self, source: Source, here: Row) -> Sequence[str]:
         key = 0 if source.tls else 1
         change = (
-            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST={quoted(source.host)}, SOURCE_PORT=3306, "
+            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST={quoted(source.host)}, SOURCE_PORT={source.port}, "
             f"SOURCE_USER={quoted(source.user)}, SOURCE_PASSWORD={quoted(source.password)}, SOURCE_CONNECT_RETRY=1, "
             f"SOURCE_RETRY_COUNT=86400, SOURCE_HEARTBEAT_PERIOD=0.5, {self._tls(source)}, "
             f"GET_SOURCE_PUBLIC_KEY={key}, SOURCE_AUTO_POSITION=1"

@@ -18,6 +18,7 @@ __all__ = [
     "MANAGED_BY",
     "MANAGED_SELECTOR",
     "MONITOR",
+    "MOST_REPLICAS",
     "NAME_LIMIT",
     "OPERATOR_USER",
     "ORDER",
@@ -38,7 +39,9 @@ __all__ = [
 
 PORT: Final = 3306
 ADMIN_PORT: Final = 33062
-"""Where the operator still gets in when all connections are used (MariaDB `extra_port`, MySQL `admin_port`)."""
+"""Where the operator and replicas still get in when all connections are used (MariaDB `extra_port`, MySQL `admin_port`)."""
+MOST_REPLICAS: Final = 8
+"""Of the largest cluster."""
 COMPONENT: Final = "mysql"
 """Name of the data container, and the component of the pods."""
 TRIAL: Final = f"{COMPONENT}-trial"

@@ -103,6 +103,8 @@ GRANT REPLICATION SLAVE ON *.* TO '{REPLICATION}'@'%';
 CREATE USER '{MONITOR}'@'localhost' IDENTIFIED BY '$monitor';
 CREATE USER '{BACKUP}'@'%' IDENTIFIED BY '$backup';
 SQL
+  # Replicas come by the operator's port, which clients cannot fill.
+  [ "$server" = mariadbd ] || echo "GRANT SERVICE_CONNECTION_ADMIN ON *.* TO '{REPLICATION}'@'%';"
 }}
 initialise_mariadb() {{
   mariadb-install-db --no-defaults "$@" --datadir="$new" --auth-root-authentication-method=normal \
@@ -247,7 +249,7 @@ seed_mariadb() {{
   begin_copy "$@" --skip-networking --skip-grant-tables --skip-slave-start || return 1
   {{
     echo 'SET SESSION foreign_key_checks = 0, unique_checks = 0, sql_log_bin = 0;'
-    mariadb-dump --defaults-file="$run/copy.cnf" --host="$donor" --all-databases --single-transaction --quick \
+    mariadb-dump --defaults-file="$run/copy.cnf" --host="$donor" --port={ADMIN_PORT} --all-databases --single-transaction --quick \
       --master-data=2 --gtid --routines --events --triggers --hex-blob \
       --ignore-table=mysql.gtid_slave_pos 2>>"$run/initialise.log" &
     printf '%s\n' "$!" >"$run/copier"
@@ -264,7 +266,7 @@ seed_mariadb() {{
   kill -TERM "$copying"
   wait "$copying" || return 1
   # The system tables came from the donor, too, which may be older: see `upgrade`.
-  version=$("$client" --defaults-file="$run/copy.cnf" --host="$donor" -N -B -e 'SELECT @@version' 2>/dev/null) || version=
+  version=$("$client" --defaults-file="$run/copy.cnf" --host="$donor" --port={ADMIN_PORT} -N -B -e 'SELECT @@version' 2>/dev/null) || version=
   rm -f "$new/mariadb_upgrade_info"
   printf '%s' "$version" >"$new/mysql_upgrade_info"
 }}
@@ -274,8 +276,8 @@ seed_mysql() {{
   begin_copy "$@" --skip-networking --plugin-load-add=mysql_clone.so --mysqlx=OFF --secure-file-priv=NULL || return 1
   printf '%s\n' "$copying" >"$run/copier"
   {{
-    echo "SET GLOBAL clone_valid_donor_list = '$donor:3306';"
-    echo "CLONE INSTANCE FROM '{OPERATOR_USER}'@'$donor':3306 IDENTIFIED BY '$(secret operator-password)';"
+    echo "SET GLOBAL clone_valid_donor_list = '$donor:{ADMIN_PORT}';"
+    echo "CLONE INSTANCE FROM '{OPERATOR_USER}'@'$donor':{ADMIN_PORT} IDENTIFIED BY '$(secret operator-password)';"
   }} | "$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" >>"$run/initialise.log" 2>&1 || true
   tries=0
   while kill -0 "$copying" 2>/dev/null; do

@@ -44,7 +44,7 @@ from mooring.operators.mysql.moves import (
     Target,
     Tune,
 )
-from mooring.operators.mysql.names import REPLICATION
+from mooring.operators.mysql.names import ADMIN_PORT, PORT, REPLICATION
 from mooring.operators.mysql.relay import first_unapplied
 from mooring.operators.mysql.survey import login_of, read_server
 from mooring.operators.mysql.topology import Replication, SemiSync, Server
@@ -87,6 +87,7 @@ class _Source:
     """See `dialect.Source`."""
 
     host: str
+    port: int
     user: str
     password: str
     tls: bool = False
@@ -133,12 +134,15 @@ class Steps:
 
     async def follow(self, move: Follow) -> Done:
         """Point servers at the source, each read-only before; those that do already are left alone."""
-        async with self._server(move.source):
-            pass
+        async with self._server(move.source) as link:
+            port = await self._port(link)
         await self._each(
             move.targets,
             lambda target: self._follow(
-                target, self._source(move.source_host, move.source, target), move.acking, again=move.again
+                target,
+                self._source(move.source_host, port, move.source, target),
+                move.acking,
+                again=move.again,
             ),
         )
         return Done()
@@ -251,7 +255,9 @@ class Steps:
             if server.semi_sync.replica:
                 await link.query(self._dialect.replica_semi_sync(on=False))
             await self._set_source(link, on=move.semi_sync, acks=move.acks, now=server)
-            followers = asyncio.create_task(self._adopt(move)) if move.others else None
+            followers = (
+                asyncio.create_task(self._adopt(move, await self._port(link))) if move.others else None
+            )
             try:
                 await self._open_up(link, target)
             finally:
@@ -310,7 +316,7 @@ class Steps:
             await self._all(link, self._dialect.apply_from(point.file, point.position))
             await link.query(self._dialect.start_applier())
 
-    async def _adopt(self, move: Promote) -> None:
+    async def _adopt(self, move: Promote, port: int) -> None:
         """Point the others at the new primary; what does not get through is for the next pass.
 
         A server whose writes are held is left for later: nothing can be changed there before the hold ends.
@@ -318,7 +324,9 @@ class Steps:
 
         async def one(target: Target) -> None:
             try:
-                await self._follow(target, self._source(move.source_host, move.target, target), move.acking)
+                await self._follow(
+                    target, self._source(move.source_host, port, move.target, target), move.acking
+                )
             except (DialError, StepFailed) as error:
                 log.info(
                     "a replica does not follow the new primary yet", server=target.name, error=str(error)
@@ -659,7 +667,18 @@ class Steps:
                 return server
             await self._sleep(POLL)
 
-    def _source(self, host: str, source: Target, replica: Target) -> _Source:
+    async def _port(self, link: Link) -> int:
+        """Where replicas connect to a source: clients that wait for them may have used up its connections.
+
+        A server whose accounts or settings were made before that was so takes them where it takes clients.
+        """
+        try:
+            rows = await link.query(self._dialect.reserved())
+        except SqlError:
+            return PORT
+        return ADMIN_PORT if self._dialect.reserved_in(rows) else PORT
+
+    def _source(self, host: str, port: int, source: Target, replica: Target) -> _Source:
         """Where a replica is to connect to, as both are started: a roll-out may just be giving them certificates.
 
         A source without a certificate is connected to as it is; a replica without the authorities' cannot check.
@@ -668,7 +687,9 @@ class Steps:
         plain = self._credentials.plain
         tls = self._tls and source.host not in plain
         authority = self._authority if tls and replica.host not in plain else ""
-        return _Source(host=host, user=REPLICATION, password=password, tls=tls, authority=authority)
+        return _Source(
+            host=host, port=port, user=REPLICATION, password=password, tls=tls, authority=authority
+        )
 
     async def _all(self, link: Link, statements: Sequence[str]) -> None:
         for statement in statements:
