@@ -41,6 +41,20 @@ async def test_a_killed_primary_is_replaced_within_two_seconds(mysql: MySQLStage
     assert (await mysql.server(old)).replication is not None
 
 
+@pytest.mark.full
+async def test_a_primary_that_is_killed_right_after_the_creation_is_replaced(
+    make_mysql: MakeMySQL,
+) -> None:  # trap 10
+    stage = await make_mysql()
+    old = await stage.primary()
+    stage.kill(old)
+    await stage.led_by_another(old)
+    async with stage.writing() as ledger:
+        await stage.writes(ledger, 50)
+    unharmed(await ledger.check())
+    await stage.exact()
+
+
 async def test_two_primaries_killed_one_after_the_other(mysql: MySQLStage) -> None:  # trap 9
     async with mysql.writing() as ledger:
         for _ in range(2):

@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), py
     [
         ("none", {"size": 0}, "size"),
         ("many", {"size": 10}, "size"),
-        ("n" * 60, {}, "48"),
-        ("two.parts", {}, "dot"),
+        ("n" * 60, {}, "longer than 48 characters; choose a shorter name"),
+        ("two.parts", {}, "choose one without"),
         ("lax", {"durability": {"mode": "Loose"}}, "mode"),
         ("rooted", {"users": [{"name": "root", "passwordSecret": {"name": "x"}}]}, "operator"),
         ("both", {"storage": {"emptyDir": {}, "storageClass": "fast"}}, "emptyDir"),

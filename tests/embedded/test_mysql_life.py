@@ -10,8 +10,9 @@ import pytest
 from tests.embedded.conftest import MakeMySQL
 
 from mooring.kube.objects.apps import StatefulSet
-from mooring.kube.objects.core import Secret, Service
+from mooring.kube.objects.core import Namespace, Secret, Service
 from mooring.operators.mysql.dial import Dial
+from mooring.operators.mysql.types import MySQLClusterSpec
 from mooring.testing.bed import Bed
 from mooring.testing.mysql_stage import MySQLStage, manifest
 
@@ -104,6 +105,26 @@ async def test_a_deleted_cluster_leaves_its_data_to_the_next_of_its_name(
     await stage.exact(within=60)
 
     assert (await ledger.check()).lost_acknowledged == 0
+
+
+@pytest.mark.full
+async def test_a_namespace_is_deleted_with_its_cluster_while_no_operator_runs(
+    mysql: MySQLStage,
+) -> None:  # trap 28
+    bed, namespace = mysql.bed, "leaving"
+    await bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    declared = manifest("last", size=1, image=((await mysql.get()).spec or MySQLClusterSpec()).image or "")
+    declared["metadata"]["namespace"] = namespace
+    await bed.apply(declared)
+    stage = MySQLStage(bed, "last", namespace=namespace, flavor=mysql.flavor)
+    await stage.exact(within=60)
+
+    async def gone() -> bool:
+        return not any(one.metadata.name == namespace for one in (await bed.client.list(Namespace)).items)
+
+    async with mysql.operators_away():
+        await bed.client.delete(Namespace, namespace)
+        await bed.until(gone, "the namespace is gone", within=60)
 
 
 async def test_no_password_stands_in_a_pod_or_a_status(mysql: MySQLStage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.embedded.conftest import MakeMySQL
+from tests.embedded.test_mysql_seed import purge
 from tests.standstill import Standstill
 
 from mooring.testing.mysql_stage import MySQLStage
@@ -37,13 +38,16 @@ async def test_from_three_to_five_with_larger_volumes_and_back_under_load(
     assert set(status.ack_set or ()) | {status.primary} == {"demo-0", "demo-1", "demo-2"}
 
 
+@pytest.mark.parametrize("purged", [False, pytest.param(True, marks=pytest.mark.nightly)])
 async def test_a_pod_that_comes_back_to_an_old_claim_joins_with_what_it_lacks(
-    mysql: MySQLStage,
+    mysql: MySQLStage, purged: bool
 ) -> None:  # trap 23
     await mysql.patch({"size": 2})
     await mysql.exact(within=60)
     async with mysql.writing() as ledger:
         await mysql.writes(ledger, 100)
+    if purged:  # what it lacks is in no binary log any more
+        await purge(mysql)
     await mysql.patch({"size": 3})
     await mysql.exact(within=60)
     assert (await ledger.check(at=await mysql.address("demo-2"))).lost_acknowledged == 0

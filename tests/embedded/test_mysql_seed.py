@@ -16,7 +16,7 @@ from mooring.testing.mysql_stage import MySQLStage
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 
-async def _purge(mysql: MySQLStage) -> None:
+async def purge(mysql: MySQLStage) -> None:
     """No server has binary logs that reach back to the beginning."""
     await mysql.exact(within=60)
     for pod in await mysql.pods():
@@ -50,7 +50,7 @@ async def _purge_under_load(mysql: MySQLStage) -> None:
 
 
 async def test_a_replica_whose_claim_is_gone_is_copied_and_may_lead(mysql: MySQLStage) -> None:
-    await _purge(mysql)
+    await purge(mysql)
     primary = await mysql.primary()
     lost = next(name for pod in await mysql.pods() if (name := pod.metadata.name or "") != primary)
     before = (await mysql.claims())[f"data-{lost}"]
@@ -70,7 +70,7 @@ async def test_a_replica_whose_claim_is_gone_is_copied_and_may_lead(mysql: MySQL
 
 
 async def test_a_server_with_rows_of_its_own_is_copied_anew(mysql: MySQLStage) -> None:
-    await _purge(mysql)
+    await purge(mysql)
     primary = await mysql.primary()
     replica = next(name for pod in await mysql.pods() if (name := pod.metadata.name or "") != primary)
     async with mysql.operators_away():

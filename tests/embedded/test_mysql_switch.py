@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from tests.standstill import Standstill
@@ -20,9 +22,33 @@ async def another(mysql: MySQLStage) -> str:
     return next(name for pod in await mysql.pods() if (name := pod.metadata.name or "") != primary)
 
 
+@asynccontextmanager
+async def never_two_writable(mysql: MySQLStage, old: str, new: str) -> AsyncIterator[None]:
+    """Look at both servers all the time, as a proxy would: once the new one takes writes, the old one does not."""
+    writable = ("0", "OFF")
+    looks: list[str] = []
+
+    async def look() -> None:
+        while True:
+            first = await mysql.value(new, "read_only")
+            looks.append(first)
+            if first in writable:
+                assert await mysql.value(old, "read_only") not in writable
+            await asyncio.sleep(0.05)
+
+    task = asyncio.create_task(look())
+    try:
+        yield
+        assert looks[-1] in writable  # it saw the change
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
 async def test_a_switch_holds_writes_for_less_than_a_second(mysql: MySQLStage, stood: Standstill) -> None:
     old, new = await mysql.primary(), await another(mysql)
-    async with mysql.writing() as ledger:
+    async with mysql.writing() as ledger, never_two_writable(mysql, old, new):  # trap 15
         await mysql.switch(new)
         await mysql.led_by_another(old)
         await mysql.writes(ledger, 100)

@@ -643,10 +643,12 @@ COLUMNS: Final = (
 SCALE: Final = Scale(".spec.size", ".status.size", ".status.selector")
 NAME_RULES: Final = (
     Rule(
-        f"size(self.metadata.name) <= {NAME_LIMIT}", f"metadata.name is longer than {NAME_LIMIT} characters"
+        f"size(self.metadata.name) <= {NAME_LIMIT}",
+        f"metadata.name is longer than {NAME_LIMIT} characters; choose a shorter name",
     ),
     Rule(
-        "!self.metadata.name.contains('.')", "metadata.name has a dot; Services could not be named after it"
+        "!self.metadata.name.contains('.')",
+        "metadata.name has a dot; Services could not be named after it; choose one without",
     ),
 )
 
