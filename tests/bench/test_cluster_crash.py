@@ -81,7 +81,7 @@ def test_it_is_published_between_its_marks_and_the_raw_figures_are_kept(tmp_path
 
 
 @pytest.mark.embedded
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_both_peers_are_made_struck_and_counted(tmp_path: Path) -> None:
     words = ["-m", "bench.cluster_crash", "--rounds", "1", "--out", str(tmp_path / "o")]

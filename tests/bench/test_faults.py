@@ -129,7 +129,7 @@ def test_every_cause_strikes_before_any_strikes_again(lane: type[Lane]) -> None:
 
 
 @pytest.mark.embedded
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "words", [["bench/faults.py"], ["-m", "bench.cluster_faults"]], ids=["sentinel", "cluster"]

@@ -28,15 +28,20 @@ from mooring.testing.bed import Bed, ClusterBed
 __all__ = ["_logging"]
 
 EMBEDDED = pytest.param("embedded", marks=[pytest.mark.full, pytest.mark.embedded])
+BY_NIGHT = pytest.param("embedded", marks=[pytest.mark.nightly, pytest.mark.embedded])
 CLUSTER = pytest.param("cluster", marks=pytest.mark.cluster)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on both beds, each in its tier; on one alone where its marker says so."""
+    """Run a test on both beds, each in its tier; its marker may say on which, and that one of them waits for the night."""
     beds = [EMBEDDED, CLUSTER]
-    for marker, alone in (("real_node", CLUSTER), ("embedded_alone", EMBEDDED)):
+    for marker, chosen in (
+        ("real_node", [CLUSTER]),
+        ("embedded_alone", [EMBEDDED]),
+        ("embedded_by_night", [BY_NIGHT, CLUSTER]),
+    ):
         if metafunc.definition.get_closest_marker(marker):
-            beds = [alone]
+            beds = chosen
     if "provided" in metafunc.fixturenames:
         metafunc.parametrize("provided", beds, indirect=True, scope="module")
 

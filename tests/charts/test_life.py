@@ -62,6 +62,7 @@ async def demo(bed: Bed | ClusterBed, name: str) -> RedisStage:
     return stage
 
 
+@pytest.mark.embedded_by_night
 async def test_a_release_is_upgraded_and_scaled_and_hands_over_while_its_cluster_runs_on(
     bed: Bed | ClusterBed, helm: Helm, release: str, stood: Standstill, request: pytest.FixtureRequest
 ) -> None:
@@ -154,6 +155,7 @@ async def test_a_version_that_does_not_start_is_rolled_back(
     assert (await bed.get(Pod, good, NAMESPACE)).metadata.uid == uid
 
 
+@pytest.mark.embedded_by_night
 async def test_clusters_outlive_the_release_and_the_next_takes_them_up(
     bed: Bed | ClusterBed, helm: Helm, release: str
 ) -> None:

@@ -111,6 +111,7 @@ async def spared(stage: RedisStage) -> bool:
     return status is not None and (status.current_healthy, status.disruptions_allowed) == (3, 1)
 
 
+@pytest.mark.embedded_by_night
 async def test_deleting_and_evicting_masters_under_a_writer_loses_nothing(
     operated: Provided, space: Space
 ) -> None:
@@ -274,6 +275,7 @@ async def test_a_cluster_in_a_mesh_hands_over_though_nobody_sees_where_others_ar
     assert report.lost_confirmed == 0, report.text()
 
 
+@pytest.mark.embedded_by_night
 async def test_what_ucloud_left_is_taken_over_without_a_restart_and_rolled_clean_by_the_first_change(
     operated: Provided, space: Space
 ) -> None:
@@ -345,6 +347,7 @@ async def traces(stage: RedisStage) -> list[str]:
     return [one for one in found if one == "REDIS_PASSWORD" or one.startswith(theirs)]
 
 
+@pytest.mark.embedded_by_night
 async def test_a_release_of_one_namespace_lives_beside_one_of_the_cluster(
     operated: Provided, space: Space, request: pytest.FixtureRequest
 ) -> None:

@@ -50,7 +50,11 @@ def test_no_word_of_the_pattern_is_left_and_every_file_is_there(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "arguments",
-    [("a",), ("zoo", "--kind", "Zoo"), ("accounts-receivable-book", "--plural", "books", "--group", "x.y")],
+    [
+        ("a",),
+        pytest.param(("zoo", "--kind", "Zoo"), marks=pytest.mark.nightly),
+        ("accounts-receivable-book", "--plural", "books", "--group", "x.y"),
+    ],
     ids=lambda arguments: arguments[0],
 )
 def test_names_of_any_length_pass_ruff_and_the_planners_tests(

@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import aiohttp
@@ -72,6 +73,13 @@ class Bed:
         await self.post(REDIS.format(namespace), body)
 
 
+@cache
+def definitions() -> tuple[bytes, ...]:
+    """The definitions of all operators' kinds as JSON, made once: it takes as long as the API server needs to take them."""
+    kinds = dict.fromkeys(kind for operator in OPERATORS.values() for kind in operator.kinds)
+    return tuple(json.dumps(render_crd(kind)).encode() for kind in kinds)
+
+
 @pytest.fixture
 async def bed() -> AsyncIterator[Bed]:
     authenticated = ("system:authenticated",)
@@ -82,8 +90,8 @@ async def bed() -> AsyncIterator[Bed]:
     }
     async with ApiServer.in_memory(tokens=tokens) as server:
         admin = Client(server.transport())
-        for kind in dict.fromkeys(kind for operator in OPERATORS.values() for kind in operator.kinds):
-            await admin.request("POST", CRDS, body=json.dumps(render_crd(kind)).encode())
+        for definition in definitions():
+            await admin.request("POST", CRDS, body=definition)
         for name in ("team-a", "team-b"):
             await admin.create(Namespace(metadata=ObjectMeta(name=name)))
         api = bound()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from tests.console.bed import ADMIN, ANN, BOB, CRDS, RBAC, REDIS, bound
+from tests.console.bed import ADMIN, ANN, BOB, CRDS, RBAC, REDIS, bound, definitions
 from tests.console.held import held
 
 from mooring.cache import Clock, SystemClock
@@ -25,8 +25,6 @@ from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api import ApiServer, User
 from mooring.local.api.access.authentication import Authenticator
 from mooring.local.api.audit import AuditLog, Policy
-from mooring.operators.registry import OPERATORS
-from mooring.runtime import render_crd
 
 ORIGIN, HOST = "https://console.example", "console.example"
 CONSOLE = "console-token"
@@ -189,8 +187,8 @@ async def cluster(directory: Path) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(ApiServer.in_memory(tokens=tokens))
         admin = Client(server.transport())
-        for kind in dict.fromkeys(kind for operator in OPERATORS.values() for kind in operator.kinds):
-            await admin.request("POST", CRDS, body=json.dumps(render_crd(kind)).encode())
+        for definition in definitions():
+            await admin.request("POST", CRDS, body=definition)
         for name in ("team-a", "team-b", "team-c"):
             await admin.create(Namespace(metadata=ObjectMeta(name=name)))
         server.audit = _audit(server, directory / "audit.log")

@@ -354,6 +354,7 @@ async def kill_under_writers(running: Running, *, rounds: int, writers: int = 6)
     return sum(writer.count for writer in crew)
 
 
+@pytest.mark.full
 async def test_kill_9_loses_no_acknowledged_write(program: Program, home: Path) -> None:
     async with program.up(home / "data", "--operators", "none") as running:
         assert await kill_under_writers(running, rounds=4) > 100
@@ -523,6 +524,7 @@ async def test_operators_hand_over_on_a_real_api_server(
 # --- a plain user
 
 
+@pytest.mark.full
 @needs_kubectl
 @pytest.mark.timeout(400)  # his environment is made first
 async def test_a_plain_user_does_all_of_it(home: Path) -> None:

@@ -9,6 +9,13 @@ from tests.embedded import (
 )
 
 IMAGE = "mariadb:11.8"
+#: Those that take long and tell least of a version: test_mysql_118_changes.py runs them by night.
+BY_NIGHT = (
+    "test_a_deleted_cluster_leaves_its_data_to_the_next_of_its_name",
+    "test_even_sizes_are_as_good_as_odd_ones",
+    "test_many_switches_round_robin_leave_every_replica_following",
+    "test_a_cluster_at_rest_writes_nothing",
+)
 pytestmark = [
     pytest.mark.embedded,
     pytest.mark.full,
@@ -20,4 +27,10 @@ for _module in (
     test_mysql_life,
     test_mysql_switch,
 ):
-    globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})
+    globals().update(
+        {
+            name: test
+            for name, test in vars(_module).items()
+            if name.startswith("test_") and name not in BY_NIGHT
+        }
+    )

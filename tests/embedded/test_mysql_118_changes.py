@@ -6,10 +6,13 @@ import pytest
 from tests.embedded import (
     test_mysql_config,
     test_mysql_faults,
+    test_mysql_life,
     test_mysql_roll,
     test_mysql_scale,
     test_mysql_seed,
+    test_mysql_switch,
 )
+from tests.embedded.test_mysql_118 import BY_NIGHT
 
 IMAGE = "mariadb:11.8"
 pytestmark = [
@@ -27,3 +30,5 @@ for _module in (
     test_mysql_config,
 ):
     globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})
+for _module in (test_mysql_life, test_mysql_switch):
+    globals().update({name: test for name, test in vars(_module).items() if name in BY_NIGHT})

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.embedded import (
     test_mysql_config,
+    test_mysql_faults,
+    test_mysql_life,
     test_mysql_roll,
     test_mysql_scale,
     test_mysql_seed,
 )
+from tests.embedded.test_mysql_97 import BY_NIGHT
 
 IMAGE = "mysql:9.7"
 pytestmark = [
@@ -25,3 +28,5 @@ for _module in (
     test_mysql_config,
 ):
     globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})
+for _module in (test_mysql_life, test_mysql_faults):
+    globals().update({name: test for name, test in vars(_module).items() if name in BY_NIGHT})

@@ -141,6 +141,7 @@ async def begun(make_mysql: MakeMySQL, point: dict[str, str], **source: str) -> 
     return made
 
 
+@pytest.mark.full
 async def test_new_clusters_begin_at_a_gtid_and_a_time_of_an_archive_over_a_failover(
     mysql: MySQLStage, make_mysql: MakeMySQL
 ) -> None:

@@ -118,7 +118,7 @@ async def test_a_backup_is_taken_from_a_replica_and_says_what_it_has(mysql: MySQ
     assert status.tries == 1
 
 
-@pytest.mark.parametrize("method", ["Logical", "Physical"])
+@pytest.mark.parametrize("method", [pytest.param("Logical", marks=pytest.mark.nightly), "Physical"])
 async def test_a_new_cluster_has_exactly_the_rows_up_to_the_position_of_the_backup(
     mysql: MySQLStage, make_mysql: MakeMySQL, method: str
 ) -> None:

@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("method", ["Logical", "Physical"])
+@pytest.mark.parametrize("method", ["Logical", pytest.param("Physical", marks=pytest.mark.nightly)])
 async def test_a_new_cluster_begins_with_the_rows_and_accounts_of_the_backup(
     mysql: MySQLStage, make_mysql: MakeMySQL, method: str
 ) -> None:

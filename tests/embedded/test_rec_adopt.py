@@ -152,6 +152,7 @@ async def test_a_running_pair_is_taken_over_as_it_runs_and_rolled_when_the_user_
         await stage.delete()
 
 
+@pytest.mark.full
 async def test_what_cannot_be_taken_over_is_named_and_left_as_it_is(plane: Bed) -> None:
     stage = await legacy(plane, manifest("kept", replicas=8, password="wrong"), password="right")
     pods, owned = starts(await stage.pods()), await stage.owned()

@@ -59,8 +59,8 @@ async def test_a_cluster_on_empty_dirs_that_lost_all_its_pods_serves_empty_again
     assert await stage.kept(100) == 100
 
 
-@pytest.mark.parametrize("which", ["source", "target"])
 @pytest.mark.full
+@pytest.mark.parametrize("which", [pytest.param("source", marks=pytest.mark.nightly), "target"])
 async def test_a_move_survives_the_death_of_its(make: Make, which: str) -> None:
     stage = await make()
     await stage.fill(KEYS)

@@ -44,6 +44,7 @@ async def everywhere(stage: Stage, password: str, *, but: str) -> None:
     await stage.bed.until(only, f"every server takes {password!r} alone", within=60)
 
 
+@pytest.mark.full
 async def test_it_changes_and_goes_and_comes_while_clients_write(plane: Bed) -> None:
     stage = Stage(plane, "keyed", password="first")
     try:

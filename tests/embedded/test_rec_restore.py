@@ -26,6 +26,7 @@ async def services(stage: Stage) -> set[str]:
     return {one.metadata.name or "" for one in found if (one.metadata.name or "").startswith(stage.name)}
 
 
+@pytest.mark.full
 async def test_shards_of_a_backup_are_served_by_another_number_of_masters(make: Make) -> None:
     stage = await make(password="s3cret")
     await stage.fill(2000)

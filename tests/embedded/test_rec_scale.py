@@ -57,6 +57,7 @@ async def test_a_fourth_master_gets_an_even_part_under_a_writer_and_all_volumes_
     assert "AddMaster" in await stage.told()
 
 
+@pytest.mark.full
 async def test_a_fourth_master_gets_what_it_is_assigned_from_whom_it_is_assigned(make: Make) -> None:
     stage = await make()
     await stage.fill(KEYS)

@@ -64,6 +64,7 @@ async def test_a_change_that_takes_too_long_is_failed_harms_nothing_and_ends_wel
     await stage.tells("UpgradeClusterStart", "UpgradeClusterFailed", "UpgradeClusterSuccess")
 
 
+@pytest.mark.full
 async def test_slots_that_cannot_move_are_answered_and_move_as_soon_as_they_can(make: Make) -> None:
     stage = await make(pod={"env": [{"name": "MAXMEMORY", "value": "1mb"}]})
     for pod in await stage.addresses():

@@ -62,6 +62,7 @@ def comes_as(stage: Stage, *logins: Login) -> None:
     stage.dial = Dial(connect_timeout=5.0, reply_timeout=10.0, keys=logins)
 
 
+@pytest.mark.full
 async def test_users_stay_through_rotation_moving_slots_and_new_pods_with_the_default_user_off(
     make: Make,
 ) -> None:

@@ -322,7 +322,9 @@ async def test_a_password_from_a_secret_guards_every_server(shared_bed: Bed, clu
 # --- exporter ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("password", ["", "s3cret"], ids=["open", "with-password"])
+@pytest.mark.parametrize(
+    "password", [pytest.param("", marks=pytest.mark.nightly), "s3cret"], ids=["open", "with-password"]
+)
 async def test_the_exporter_serves_figures_of_every_server(cluster: MakeCluster, password: str) -> None:
     stage = await cluster(
         password=password, exporter={"enabled": True, "image": "oliver006/redis_exporter:v1.58.0"}

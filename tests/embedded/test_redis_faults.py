@@ -59,6 +59,8 @@ async def writes_go_on(stage: RedisStage, ledger: Ledger) -> None:
 
 #: Seconds after which sentinels with their defaults call a master down.
 DOWN_AFTER = 5.0
+#: Cases of `test_every_key_survives` that are half of a harder one beside them.
+BY_NIGHT = ("empty-master-no-persistence", "all-killed-operator-away")
 
 # --- rounds of death ---------------------------------------------------------------------------------------
 
@@ -73,6 +75,7 @@ def survived(totals: dict[str, Any]) -> None:
     assert slow == [], totals
 
 
+@pytest.mark.nightly
 async def test_rounds_of_death_lose_nothing_confirmed(shared_bed: Bed) -> None:
     survived(await soak_on(shared_bed, rounds(3, seed=3, apart=False)))
 
@@ -103,7 +106,11 @@ async def keys_survive(stage: RedisStage, case: Case, *, keys: int, times: int, 
         assert set(outcome.kept.values()) == {keys}, outcome
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.nightly] if case.name in BY_NIGHT else []) for case in CASES],
+    ids=[case.name for case in CASES],
+)
 async def test_every_key_survives(cluster: MakeCluster, case: Case) -> None:
     stage = await cluster(password="s3cret", persistence=case.persistence)
 
@@ -193,7 +200,11 @@ async def test_a_master_cut_off_is_replaced_and_follows_when_the_cut_heals(
 # --- things deleted ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [StatefulSet, Service, ConfigMap], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [StatefulSet, Service, pytest.param(ConfigMap, marks=pytest.mark.nightly)],
+    ids=lambda kind: kind.__name__,
+)
 async def test_deleted_children_come_back_at_once(cluster: MakeCluster, kind: type[Object]) -> None:
     stage = await cluster()
     client = stage.bed.client

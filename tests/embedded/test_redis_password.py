@@ -191,6 +191,7 @@ async def test_a_change_is_carried_on_by_the_next_operator_wherever_the_last_one
     assert await all_take(stage, "before") == [False] * 3
 
 
+@pytest.mark.full
 async def test_a_password_is_set_and_removed_by_an_announced_switch(
     shared_bed: Bed, cluster: MakeCluster
 ) -> None:

@@ -168,6 +168,7 @@ async def turned(stage: RedisStage, transport: str, **tls: bool) -> None:
     await stage.bed.until(done, f"{tls} holds", within=240)
 
 
+@pytest.mark.full
 async def test_tls_is_turned_on_and_off_while_clients_write(shared_bed: Bed | KubernetesBed) -> None:
     bed, stage = shared_bed, RedisStage(shared_bed, "turned", password="s3cret")
     try:

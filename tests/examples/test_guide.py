@@ -17,6 +17,7 @@ def test_what_the_page_shows_is_what_runs(block: str) -> None:
     assert code.rstrip() in (ROOT / name.removeprefix("# ")).read_text()
 
 
+@pytest.mark.full
 @needs_kubectl
 @pytest.mark.embedded
 @pytest.mark.timeout(500)

@@ -13,7 +13,7 @@ PAGES = ROOT / "docs" / "migrate"
 @needs_kubectl
 @pytest.mark.full
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("page", ["redis", "mysql"])
+@pytest.mark.parametrize("page", ["redis", pytest.param("mysql", marks=pytest.mark.nightly)])
 def test_every_command_works_when_pasted(page: str) -> None:
     paste(PAGES / f"{page}.md", PLACE)
 

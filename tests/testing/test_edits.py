@@ -122,7 +122,7 @@ async def test_the_sentinel_operator_follows_or_answers_edits_of_every_kind() ->
     assert report.refused >= 12
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 async def test_the_sentinel_operator_follows_or_answers_every_edit() -> None:
     report = await explored(edits_of(RedisCluster, values=KNOWN))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -27,10 +28,15 @@ def load_catalog(directories: Iterable[Path] = ()) -> Mapping[str, Entry]:
 
 
 def packaged() -> list[Entry]:
-    """The entries that come with Mooring."""
+    """The entries that come with Mooring, read once per process: they are frozen."""
+    return list(_packaged())
+
+
+@cache
+def _packaged() -> tuple[Entry, ...]:
     files = resources.files("mooring.catalog") / "entries"
     texts = {file.name: file.read_text() for file in files.iterdir() if file.name.endswith(".yaml")}
-    return _read(texts)
+    return tuple(_read(texts))
 
 
 def load_directory(directory: Path) -> list[Entry]:

@@ -62,7 +62,9 @@ class Sample:
 def samples() -> Mapping[str, Sample]:
     """Return the samples by resource."""
     text = (Path(__file__).parent / "objects.yaml").read_text()
-    found = {key: value for key, value in yaml.safe_load(text).items() if not key.startswith(".")}
+    found = {
+        key: value for key, value in yaml.load(text, yaml.CSafeLoader).items() if not key.startswith(".")
+    }
     return {resource: _sample(resource, about) for resource, about in found.items()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -35,6 +36,21 @@ def test_requests_are_answered_as_recorded(name: str, golden: Json) -> None:
 @pytest.mark.parametrize("name", sorted(DEFINITIONS))
 def test_definitions_are_refused_as_recorded(name: str, golden: Json) -> None:
     assert sorted(judged(DEFINITIONS[name])) == [tuple(error) for error in golden["definitions"][name]]
+
+
+def test_what_was_found_sound_once_is_judged_by_its_own_words_again() -> None:
+    sound = copy.deepcopy(WIDGETS_CRD)
+    (version,) = sound["spec"]["versions"]
+    assert judged(sound) == set()
+    later = copy.deepcopy({**version, "name": "v2", "storage": False})
+    later["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [{"rule": "self.nowhere == 1"}]
+    sound["spec"]["versions"].append(later)
+
+    for _ in range(2):
+        fields = {field for field, _ in judged(sound)}
+        assert fields == {"spec.versions[1].schema.openAPIV3Schema.x-kubernetes-validations[0].rule"}
+    del later["schema"]["openAPIV3Schema"]["x-kubernetes-validations"]
+    assert judged(sound) == set()
 
 
 @pytest.mark.parametrize("name", sorted(RULES))

@@ -33,7 +33,7 @@ FLAVORS = pytest.mark.parametrize(
     "image",
     [
         pytest.param("mariadb:10.11", marks=pytest.mark.embedded),
-        pytest.param("mariadb:11.8", marks=[pytest.mark.embedded, pytest.mark.full]),
+        pytest.param("mariadb:11.8", marks=[pytest.mark.embedded, pytest.mark.nightly]),
         pytest.param("mysql:9.7", marks=[pytest.mark.embedded, pytest.mark.full]),
     ],
 )

@@ -243,6 +243,7 @@ async def comes_to_choose(cluster: Servers, nodes: int, wanted: int) -> None:
             await asyncio.sleep(0.2)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(700)
 async def test_real_masters_are_added_and_removed_by_the_memory_that_they_use(cluster: Servers) -> None:
     large = [f"large:{at}" for at in range(130)]

@@ -105,6 +105,7 @@ async def test_slots_that_a_stranger_took_go_back_to_their_owner(
     assert await cluster.kept(KEYS) >= len(kept)
 
 
+@pytest.mark.full
 @pytest.mark.embedded
 async def test_an_operator_that_dies_between_forgetting_and_taking_back_is_continued(
     cluster: Servers, stranger: Servers

@@ -310,7 +310,8 @@ async def test_a_replica_whose_votes_are_lost_takes_over_by_itself_if_its_master
             assert (me.slots if me.is_master else 0) == takes
 
 
-@pytest.mark.parametrize("later", [0, pytest.param(8, marks=[pytest.mark.full, pytest.mark.nightly])])
+@pytest.mark.full
+@pytest.mark.parametrize("later", [0, pytest.param(8, marks=pytest.mark.nightly)])
 async def test_a_master_that_fails_shortly_after_its_replica_was_elected_is_replaced(
     cluster: Servers, later: int
 ) -> None:
