@@ -176,7 +176,7 @@ async def test_deleting_a_claim_waits_for_its_pod_and_takes_the_directory_along(
         assert list((tmp_path / "volumes").iterdir()) == []
 
 
-async def test_volumes_are_made_and_removed_beside_somebody_elses_binder(tmp_path: Path) -> None:
+async def test_volumes_are_made_enlarged_and_removed_beside_somebody_elses_binder(tmp_path: Path) -> None:
     provisioner = {"volume.kubernetes.io/storage-provisioner": "mooring.dev/local"}
     body = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     async with (
@@ -184,8 +184,8 @@ async def test_volumes_are_made_and_removed_beside_somebody_elses_binder(tmp_pat
         controlled(server, tmp_path, kubelet=False, beside=True) as (bed, _),
     ):
         await bed.eventually(lambda: bed.list(StorageClass), "the class")
-        spec = {"spec": {**body, "storageClassName": "mooring-local"}}
-        claim = await bed.create(PersistentVolumeClaim, "data", spec, annotations=provisioner)
+        wanted = {"spec": {**body, "storageClassName": "mooring-local"}}
+        claim = await bed.create(PersistentVolumeClaim, "data", wanted, annotations=provisioner)
         await bed.quiet()
         assert await bed.list(PersistentVolume) == [], "no pod has been scheduled"
 
@@ -196,8 +196,26 @@ async def test_volumes_are_made_and_removed_beside_somebody_elses_binder(tmp_pat
         await bed.quiet()
         assert (await bed.get(PersistentVolumeClaim, "data")).spec == claim.spec, "binding is not ours"
 
-        released = MergePatch({"status": {"phase": "Released"}})
         name = volume.metadata.name or ""
+        done = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+        await bed.patch(PersistentVolumeClaim, "data", {"metadata": done, "spec": {"volumeName": name}})
+        bound = MergePatch({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}})
+        await bed.client.patch(
+            PersistentVolumeClaim, "data", bound, namespace="default", subresource="status"
+        )
+        more = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+        await bed.patch(PersistentVolumeClaim, "data", more)
+
+        async def grown() -> bool:
+            status = (await bed.get(PersistentVolumeClaim, "data")).status
+            return status is not None and status.capacity == {"storage": "2Gi"}
+
+        await bed.eventually(grown, "the claim has what it asks for")
+        spec = (await bed.get(PersistentVolume, name)).spec
+        assert spec is not None
+        assert spec.capacity == {"storage": "2Gi"}
+
+        released = MergePatch({"status": {"phase": "Released"}})
         await bed.client.patch(PersistentVolume, name, released, subresource="status")
 
         async def let_go() -> bool:

@@ -28,6 +28,7 @@ from mooring.local.controllers.volumes import (
     Directories,
     Provisioner,
     Reclaimer,
+    Resizer,
     VolumeController,
     VolumeProtection,
 )
@@ -81,6 +82,7 @@ def register(
         VolumeController(context),
         Provisioner(context, directories),
         Reclaimer(context, directories),
+        Resizer(context),
         ClaimProtection(context),
         VolumeProtection(context),
         Scheduler(context),
@@ -97,11 +99,16 @@ def register(
 def register_for_nodes(manager: Manager, *, volumes: Path, locks: Path | None = None) -> None:
     """Add what nodes of ours need on another API server, whose own controllers do the rest.
 
-    That is the scheduler, and the provisioner of volumes; ``volumes`` and ``locks`` as for `register`.
+    That is the scheduler, and what makes, enlarges and removes volumes; ``volumes`` and ``locks`` as for `register`.
     """
     context = Context(manager.client, manager.informers, manager.clock, _Sources(manager).of)
     directories = _directories(volumes, locks)
-    for part in (Scheduler(context), Provisioner(context, directories), Reclaimer(context, directories)):
+    for part in (
+        Scheduler(context),
+        Provisioner(context, directories),
+        Reclaimer(context, directories),
+        Resizer(context),
+    ):
         manager.add(part.controller())
 
 
@@ -131,6 +138,7 @@ def register_for_tests(manager: Manager, *, directories: Directories, endpoints:
         VolumeController(context),
         Provisioner(context, directories),
         Reclaimer(context, directories),
+        Resizer(context),
         ClaimProtection(context),
         Scheduler(context),
     ):

@@ -30,15 +30,11 @@ from mooring.local.controllers.volumes.binding import (
 from mooring.local.controllers.volumes.matching import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
-    PROVISIONED_BY,
     PROVISIONER,
     STORAGE_PROVISIONER,
-    capacity_of,
-    class_of,
     filed_under,
     is_bound,
     reference_to,
-    request_of,
 )
 from mooring.local.controllers.volumes.phases import set_phase
 from mooring.runtime.controller import Controller, Done, Result
@@ -139,7 +135,6 @@ class ClaimController:
         volume = await self._bind_volume(volume, claim)
         volume = await set_phase(self._client, volume, "Bound", now=self._context.clock.now())
         claim = await self._bind_claim(claim, volume)
-        volume = await self._grow(claim, volume)
         spec = volume.spec
         await self._set_status(
             claim,
@@ -171,19 +166,6 @@ class ClaimController:
             body["metadata"]["annotations"][BOUND_BY_CONTROLLER] = "yes"
             body["spec"] = {"volumeName": volume.metadata.name}
         return await self._patch_claim(claim, body)
-
-    async def _grow(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> PersistentVolume:
-        """A claim of our class that asks for more gets it: a directory has no size."""
-        storage = self._classes.peek(Key("", class_of(claim)))
-        ours = (volume.metadata.annotations or {}).get(PROVISIONED_BY) == PROVISIONER
-        if not ours or storage is None or not storage.allow_volume_expansion:
-            return volume
-        if request_of(claim) <= capacity_of(volume):
-            return volume
-        requests = claim.spec.resources.requests if claim.spec and claim.spec.resources else None
-        body = metadata_patch(volume).body
-        body["spec"] = {"capacity": {"storage": (requests or {}).get("storage")}}
-        return await self._client.patch(PersistentVolume, volume.metadata.name or "", MergePatch(body))
 
     # --- provisioning
 
