@@ -118,23 +118,24 @@ class Tally:
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
     twice: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
     stuck: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
-    broken: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
+    broken: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("create", *CAUSES), 0))
     flaws: list[str] = field(default_factory=list)
     acknowledged: int = 0
 
 
-async def _made(bed: ClusterBed, peer: str, name: str, size: int) -> tuple[MySQLStage, float]:
-    """A database of this peer and the seconds it took until every replica followed."""
+def _stage(bed: ClusterBed, peer: str, name: str, size: int) -> MySQLStage:
+    return MySQLStage(bed, name) if peer == "mooring" else MariaDBStage(bed, name, size=size)
+
+
+async def _create(stage: MySQLStage, peer: str, size: int) -> float:
+    """Make this peer's database; the seconds until every replica followed."""
     began = time.monotonic()
-    stage: MySQLStage
-    if peer == "mooring":
-        stage = MySQLStage(bed, name)
-        await bed.apply(manifest(name, image=MARIADB.rpartition("/")[2], size=size))
+    if isinstance(stage, MariaDBStage):
+        await stage.create(**(QUICK if peer.endswith("-quick") else {}))
     else:
-        stage = made = MariaDBStage(bed, name, size=size)
-        await made.create(**(QUICK if peer.endswith("-quick") else {}))
+        await stage.bed.apply(manifest(stage.name, image=MARIADB.rpartition("/")[2], size=size))
     await stage.exact(within=CREATED_WITHIN)
-    return stage, time.monotonic() - began
+    return time.monotonic() - began
 
 
 async def _strike(stage: MySQLStage, cause: str, tally: Tally) -> bool:
@@ -165,8 +166,13 @@ async def _round(bed: ClusterBed, peer: str, name: str, *, size: int, tally: Tal
     stage: MySQLStage | None = None
     for number, cause in enumerate(CAUSES):
         if stage is None:
-            stage, took = await _made(bed, peer, f"{name}-{number}", size)
-            tally.seconds["create"].append(took)
+            stage = _stage(bed, peer, f"{name}-{number}", size)
+            try:
+                tally.seconds["create"].append(await _create(stage, peer, size))
+            except NotInTime as error:
+                tally.broken["create"] += 1
+                tally.flaws.append(f"create: {error}")
+                break
         if not await _strike(stage, cause, tally):
             await _gone(bed, stage)
             stage = None
@@ -231,7 +237,8 @@ def _cell(one: dict[str, Any], cause: str) -> str:
     if stuck := one["no_writes"].get(cause):
         parts.append(f"**no writes within {WRITES_WITHIN:.0f} s: {stuck} of {one['rounds']}**")
     if broken := one["never_whole"].get(cause):
-        parts.append(f"**not whole within {WHOLE_WITHIN:.0f} s: {broken} of {one['rounds']}**")
+        within = CREATED_WITHIN if cause == "create" else WHOLE_WITHIN
+        parts.append(f"**not whole within {within:.0f} s: {broken} of {one['rounds']}**")
     if cause == "switch":
         parts.append(f"failed twice {one['failed_twice'][cause]}")
     return "; ".join(parts)
