@@ -5,9 +5,10 @@
 
 A cluster (kubelet, containerd, kube-proxy) is made for the run, with both operators as their charts install them; it needs
 root. In each round every peer in turn gets a database of its own, and four clients write through the Service of its primary,
-each 50 rows a second. The rows of the table: created (from the apply until every replica follows), the primary's process
-killed with -9, stopped (SIGSTOP) until others take writes, its pod deleted, a planned switch. The gap is the longest time
-without a confirmed row. A database that takes no writes, or is not whole again in time, is thrown away and made anew.
+each 50 rows a second, as a user without the rights of an administrator. The rows of the table: created (from the apply until
+every replica follows), the primary's process killed with -9, stopped (SIGSTOP) until others take writes, its pod deleted, a
+planned switch. The gap is the longest time without a confirmed row. A database that takes no writes, or is not whole again
+in time, is thrown away and made anew.
 
 mariadb-operator has its default settings; as ``mariadb-operator-quick`` its readiness probe runs every second, for it learns
 of a primary that hangs by that. Needs minutes for its first build. ``--publish`` keeps the figures in
@@ -43,7 +44,7 @@ from hack.images.peers import MARIADB, build
 
 from mooring.kube import NotFound
 from mooring.kube.objects.core import Pod
-from mooring.operators.mysql.dial import DialError
+from mooring.operators.mysql.dial import DialError, Login
 from mooring.runtime import configure_logging
 from mooring.testing.bed import ClusterBed, NotInTime
 from mooring.testing.mysql_stage import MySQLStage, manifest
@@ -61,6 +62,13 @@ PEERS = {
     "mariadb-operator": f"mariadb-operator {version()}",
     "mariadb-operator-quick": f"mariadb-operator {version()}, readiness probe every second",
 }
+
+APP = Login(user="app", passwords=(("given", "of-the-app"),))
+"""Who writes: as an application does, without the rights of root, which a server that is read-only does not hold up."""
+_USER = (
+    "CREATE USER 'app'@'%' IDENTIFIED BY 'of-the-app'",
+    "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP ON *.* TO 'app'@'%'",
+)
 
 Cause = Callable[[MySQLStage, Any], Awaitable[None]]
 
@@ -135,13 +143,16 @@ async def _create(stage: MySQLStage, peer: str, size: int) -> float:
     else:
         await stage.bed.apply(manifest(stage.name, image=MARIADB.rpartition("/")[2], size=size))
     await stage.exact(within=CREATED_WITHIN)
-    return time.monotonic() - began
+    took = time.monotonic() - began
+    for statement in _USER:
+        await stage.query(await stage.primary(), statement, account="root")
+    return took
 
 
 async def _strike(stage: MySQLStage, cause: str, tally: Tally) -> bool:
     """One fault under writers; whether the database is whole again."""
     try:
-        async with stage.writing(patience=1.0) as ledger:
+        async with stage.writing(login=APP, patience=1.0) as ledger:
             await CAUSES[cause](stage, ledger)
         report = await ledger.check(patience=60)
     except (NotInTime, DialError) as error:
@@ -182,7 +193,8 @@ async def _round(bed: ClusterBed, peer: str, name: str, *, size: int, tally: Tal
 
 
 def _last(tally: Tally, cause: str) -> str:
-    return f"gap {tally.seconds[cause][-1:]}, lost {tally.lost[cause]}, flaws {tally.flaws[-1:]}"
+    flaw = next((flaw for flaw in tally.flaws[-1:] if flaw.startswith(f"{cause}: ")), "")
+    return f"gap {tally.seconds[cause][-1:]}, lost so far {tally.lost[cause]} {flaw}"
 
 
 async def _gone(bed: ClusterBed, stage: MySQLStage) -> None:
