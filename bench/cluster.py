@@ -58,7 +58,7 @@ async def install(
     """
     program = await asyncio.to_thread(helm, 3)
     where = ("--kubeconfig", bed.plane.kubeconfig, "--namespace", namespace, "--create-namespace")
-    await _run(program, "install", release, chart, *where, "--wait", *words, home=home)
+    await _run(program, "install", release, chart, *where, "--wait", "--timeout", "10m", *words, home=home)
 
 
 @asynccontextmanager

@@ -104,10 +104,12 @@ class MariaDBStage(MySQLStage):
 
     async def primary(self) -> str:
         """The pod that leads, by status; raises when none does."""
-        found = await self.bed.get(MariaDB, self.name, self.namespace)
-        if found.status is None or found.status.current_primary_pod_index is None:
+        return self._primary(await self.bed.get(MariaDB, self.name, self.namespace))
+
+    def _primary(self, cluster: MariaDB) -> str:
+        if cluster.status is None or cluster.status.current_primary_pod_index is None:
             raise NotInTime(f"{self.name} has no primary")
-        return f"{self.name}-{found.status.current_primary_pod_index}"
+        return f"{self.name}-{cluster.status.current_primary_pod_index}"
 
     async def entry(self, service: str = "") -> str:
         """The address of the primary's Service, or of another one."""
@@ -154,7 +156,7 @@ class MariaDBStage(MySQLStage):
         """What is not as declared; empty when the primary takes writes, and all others follow it and have its rows."""
         try:
             cluster = await self.bed.get(MariaDB, self.name, self.namespace)
-            primary = await self.primary()
+            primary = self._primary(cluster)
             if said := _unready(cluster, primary):
                 return said
             pods = await self.pods()
@@ -196,13 +198,13 @@ class MariaDBStage(MySQLStage):
 
 
 def _unready(cluster: MariaDB, primary: str) -> str:
-    assert cluster.status is not None
+    conditions = (cluster.status.conditions if cluster.status else None) or ()
     wanted = (((cluster.spec or {}).get("replication") or {}).get("primary") or {}).get("podIndex")
     if wanted is not None and not primary.endswith(f"-{wanted}"):
         return f"switches from {primary} to the pod {wanted}"
-    for one in cluster.status.conditions or ():
+    for one in conditions:
         if one.type in ("Ready", "PrimarySwitched") and one.status != "True":
             return f"{one.type}: {one.reason}: {one.message}"
-    if not any(one.type == "Ready" for one in cluster.status.conditions or ()):
+    if not any(one.type == "Ready" for one in conditions):
         return "no condition Ready"
     return ""

@@ -5,9 +5,10 @@
 
 A cluster (kubelet, containerd, kube-proxy) is made for the run, with both operators as their charts install them; it needs
 root. In each round every peer in turn gets a database of its own, and four clients write through the Service of its primary,
-each 50 rows a second. The rows of the table: created (from the apply until every replica follows), the primary's process
-killed with -9, stopped (SIGSTOP) until others take writes, its pod deleted, a planned switch. The gap is the longest time
-without a confirmed row. A database that takes no writes, or is not whole again in time, is thrown away and made anew.
+each 50 rows a second, as a user without the rights of an administrator. The rows of the table: created (from the apply until
+every replica follows), the primary's process killed with -9, stopped (SIGSTOP) until others take writes, its pod deleted, a
+planned switch. The gap is the longest time without a confirmed row. A database that takes no writes, or is not whole again
+in time, is thrown away and made anew.
 
 mariadb-operator has its default settings; as ``mariadb-operator-quick`` its readiness probe runs every second, for it learns
 of a primary that hangs by that. Needs minutes for its first build. ``--publish`` keeps the figures in
@@ -43,7 +44,7 @@ from hack.images.peers import MARIADB, build
 
 from mooring.kube import NotFound
 from mooring.kube.objects.core import Pod
-from mooring.operators.mysql.dial import DialError
+from mooring.operators.mysql.dial import DialError, Login
 from mooring.runtime import configure_logging
 from mooring.testing.bed import ClusterBed, NotInTime
 from mooring.testing.mysql_stage import MySQLStage, manifest
@@ -61,6 +62,13 @@ PEERS = {
     "mariadb-operator": f"mariadb-operator {version()}",
     "mariadb-operator-quick": f"mariadb-operator {version()}, readiness probe every second",
 }
+
+APP = Login(user="app", passwords=(("given", "of-the-app"),))
+"""Who writes: as an application does, without the rights of root, which a server that is read-only does not hold up."""
+_USER = (
+    "CREATE USER 'app'@'%' IDENTIFIED BY 'of-the-app'",
+    "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP ON *.* TO 'app'@'%'",
+)
 
 Cause = Callable[[MySQLStage, Any], Awaitable[None]]
 
@@ -118,29 +126,33 @@ class Tally:
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
     twice: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
     stuck: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
-    broken: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
+    broken: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("create", *CAUSES), 0))
     flaws: list[str] = field(default_factory=list)
     acknowledged: int = 0
 
 
-async def _made(bed: ClusterBed, peer: str, name: str, size: int) -> tuple[MySQLStage, float]:
-    """A database of this peer and the seconds it took until every replica followed."""
+def _stage(bed: ClusterBed, peer: str, name: str, size: int) -> MySQLStage:
+    return MySQLStage(bed, name) if peer == "mooring" else MariaDBStage(bed, name, size=size)
+
+
+async def _create(stage: MySQLStage, peer: str, size: int) -> float:
+    """Make this peer's database; the seconds until every replica followed."""
     began = time.monotonic()
-    stage: MySQLStage
-    if peer == "mooring":
-        stage = MySQLStage(bed, name)
-        await bed.apply(manifest(name, image=MARIADB.rpartition("/")[2], size=size))
+    if isinstance(stage, MariaDBStage):
+        await stage.create(**(QUICK if peer.endswith("-quick") else {}))
     else:
-        stage = made = MariaDBStage(bed, name, size=size)
-        await made.create(**(QUICK if peer.endswith("-quick") else {}))
+        await stage.bed.apply(manifest(stage.name, image=MARIADB.rpartition("/")[2], size=size))
     await stage.exact(within=CREATED_WITHIN)
-    return stage, time.monotonic() - began
+    took = time.monotonic() - began
+    for statement in _USER:
+        await stage.query(await stage.primary(), statement, account="root")
+    return took
 
 
 async def _strike(stage: MySQLStage, cause: str, tally: Tally) -> bool:
     """One fault under writers; whether the database is whole again."""
     try:
-        async with stage.writing(patience=1.0) as ledger:
+        async with stage.writing(login=APP, patience=1.0) as ledger:
             await CAUSES[cause](stage, ledger)
         report = await ledger.check(patience=60)
     except (NotInTime, DialError) as error:
@@ -165,8 +177,13 @@ async def _round(bed: ClusterBed, peer: str, name: str, *, size: int, tally: Tal
     stage: MySQLStage | None = None
     for number, cause in enumerate(CAUSES):
         if stage is None:
-            stage, took = await _made(bed, peer, f"{name}-{number}", size)
-            tally.seconds["create"].append(took)
+            stage = _stage(bed, peer, f"{name}-{number}", size)
+            try:
+                tally.seconds["create"].append(await _create(stage, peer, size))
+            except NotInTime as error:
+                tally.broken["create"] += 1
+                tally.flaws.append(f"create: {error}")
+                break
         if not await _strike(stage, cause, tally):
             await _gone(bed, stage)
             stage = None
@@ -176,7 +193,8 @@ async def _round(bed: ClusterBed, peer: str, name: str, *, size: int, tally: Tal
 
 
 def _last(tally: Tally, cause: str) -> str:
-    return f"gap {tally.seconds[cause][-1:]}, lost {tally.lost[cause]}, flaws {tally.flaws[-1:]}"
+    flaw = next((flaw for flaw in tally.flaws[-1:] if flaw.startswith(f"{cause}: ")), "")
+    return f"gap {tally.seconds[cause][-1:]}, lost so far {tally.lost[cause]} {flaw}"
 
 
 async def _gone(bed: ClusterBed, stage: MySQLStage) -> None:
@@ -231,7 +249,8 @@ def _cell(one: dict[str, Any], cause: str) -> str:
     if stuck := one["no_writes"].get(cause):
         parts.append(f"**no writes within {WRITES_WITHIN:.0f} s: {stuck} of {one['rounds']}**")
     if broken := one["never_whole"].get(cause):
-        parts.append(f"**not whole within {WHOLE_WITHIN:.0f} s: {broken} of {one['rounds']}**")
+        within = CREATED_WITHIN if cause == "create" else WHOLE_WITHIN
+        parts.append(f"**not whole within {within:.0f} s: {broken} of {one['rounds']}**")
     if cause == "switch":
         parts.append(f"failed twice {one['failed_twice'][cause]}")
     return "; ".join(parts)

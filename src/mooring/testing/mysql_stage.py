@@ -222,9 +222,12 @@ class MySQLStage(Stage[MySQLCluster]):
     # --- writing
 
     @asynccontextmanager
-    async def writing(self, **how: Any) -> AsyncIterator[MySQLLedger]:
-        """Clients write through the primary's Service all through the block; 100 rows are in at first."""
-        ledger = MySQLLedger(self.entry, await self.login("root"), **how)
+    async def writing(self, *, login: Login | None = None, **how: Any) -> AsyncIterator[MySQLLedger]:
+        """Clients write through the primary's Service all through the block; 100 rows are in at first.
+
+        ``login`` is who writes, root by default; the other words are those of `MySQLLedger`.
+        """
+        ledger = MySQLLedger(self.entry, login or await self.login("root"), **how)
         task = asyncio.create_task(ledger.write())
         try:
             await self.writes(ledger, 100)
