@@ -263,11 +263,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def reserved(self) -> str:
-        """Query for `reserved_in`."""
+        """Queries for `reserved_in`, in one sending."""
 
     @abstractmethod
     def reserved_in(self, rows: Sequence[Row]) -> bool:
-        """Reads `reserved`: replicas get in by the operator's port, so that clients cannot keep them out."""
+        """Reads the rows of `reserved`: replicas get in by the operator's port, so that clients cannot keep them out."""
 
     @abstractmethod
     def follow(self, source: Source, here: Row) -> Sequence[str]:

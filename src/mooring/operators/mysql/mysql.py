@@ -79,10 +79,11 @@ class MySQL(Dialect):
         return parse_mysql(text_of(rows[0], "purged")) if rows else Position()
 
     def reserved(self) -> str:
-        return f"SHOW GRANTS FOR {quoted(REPLICATION)}@'%'"
+        return f"SELECT @@GLOBAL.admin_address AS address; SHOW GRANTS FOR {quoted(REPLICATION)}@'%'"
 
     def reserved_in(self, rows: Sequence[Row]) -> bool:
-        return any("SERVICE_CONNECTION_ADMIN" in str(text) for row in rows for text in row.values())
+        texts = [str(text) for row in rows[1:] for text in row.values()]
+        return bool(text_of(rows[0], "address")) and any("SERVICE_CONNECTION_ADMIN" in text for text in texts)
 
     def follow(self, source: Source, here: Row) -> Sequence[str]:
         key = 0 if source.tls else 1

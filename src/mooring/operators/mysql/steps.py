@@ -673,9 +673,10 @@ class Steps:
         A server whose accounts or settings were made before that was so takes them where it takes clients.
         """
         try:
-            rows = await link.query(self._dialect.reserved())
+            results = await link.results(self._dialect.reserved())
         except SqlError:
             return PORT
+        rows = [row for result in results for row in result]
         return ADMIN_PORT if self._dialect.reserved_in(rows) else PORT
 
     def _source(self, host: str, port: int, source: Target, replica: Target) -> _Source:
