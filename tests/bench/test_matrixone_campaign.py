@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
@@ -14,13 +14,12 @@ import pytest
 from bench.campaign import WORKLOADS, main
 
 from mooring.operators.backup.agent import Result
-from mooring.operators.matrixone.backup import restore_actor
-from mooring.operators.matrixone.backup.rules import Settle
+from mooring.operators.matrixone.backup import restore_actor, rules
 from mooring.operators.matrixone.cluster.actor import ClusterActor
 from mooring.operators.matrixone.cnset import actor as cnset_actor
 from mooring.operators.matrixone.cnset import pooling
 from mooring.operators.matrixone.look import Keeper
-from mooring.operators.matrixone.pool import claim, claim_actor, moving, warm
+from mooring.operators.matrixone.pool import claim, claim_actor, moving, pods, warm
 from mooring.operators.matrixone.pool.labels import BOUND, IDLE, PHASE
 from mooring.operators.matrixone.pool.moves import GiveBack, MoveClaim
 from mooring.testing.faults import Plan
@@ -70,7 +69,7 @@ def takes_what_others_have() -> AbstractContextManager[object]:
 
 def idle_at_once() -> AbstractContextManager[object]:
     """What is given back can be claimed again at once."""
-    whole = claim_actor.given_back
+    whole = pods.given_back
 
     def given_back(owner: Any, now: Any) -> Any:
         labels, notes = whole(owner, now)
@@ -112,8 +111,8 @@ def store_labels_stay() -> AbstractContextManager[object]:
 def pods_of_living_claims_go_back() -> AbstractContextManager[object]:
     """Takes every claimed pod for one whose claim is gone."""
 
-    def orphaned(pods: Any, claims: Any) -> Any:
-        for pod in pods:
+    def orphaned(found: Any, claims: Any) -> Any:
+        for pod in found:
             if pod.phase == BOUND and pod.serves:
                 return GiveBack(pod=pod.name, uid=pod.uid, version=pod.version, why="its claim is gone")
         return None
@@ -154,29 +153,22 @@ def log_service_before_the_data() -> AbstractContextManager[object]:
 
 def over_before_it_is() -> AbstractContextManager[object]:
     """Takes a Job that runs for one that has succeeded."""
-    whole = restore_actor.decide
+    whole = rules.decide
 
     def decide(snapshot: Any) -> Any:
         run = snapshot.run
         if run is None or run.over:
             return whole(snapshot)
         done = changed(run, state="Succeeded", result=Result(ok=True, size=1, objects=1))
-        return Settle(outcome=done, why="it runs well")
+        return rules.Settle(outcome=done, why="it runs well")
 
     return mock.patch.object(restore_actor, "decide", decide)
 
 
-def _both(one: AbstractContextManager[object], other: AbstractContextManager[object]) -> Any:
-    class Both:
-        def __enter__(self) -> None:
-            one.__enter__()
-            other.__enter__()
-
-        def __exit__(self, *of: Any) -> None:
-            other.__exit__(*of)
-            one.__exit__(*of)
-
-    return Both()
+@contextmanager
+def _both(one: AbstractContextManager[object], other: AbstractContextManager[object]) -> Iterator[None]:
+    with one, other:
+        yield
 
 
 PLANTED = (
