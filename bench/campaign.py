@@ -24,9 +24,7 @@ from typing import Any
 import msgspec
 from bench.cluster_model import ClusterModel, PairModel, in_virtual_time
 from bench.directory_model import Disk, as_declared, fill, newest
-from bench.matrixone_model import InMemory as MatrixOneInMemory
-from bench.matrixone_model import World as MatrixOneWorld
-from bench.matrixone_model import monitors as of_matrixone
+from bench.matrixone_workloads import MATRIXONE, matrixone
 from bench.memcached_model import InMemory, Servers, by_hand, one_at_a_time, settled
 from bench.redis_model import Model, in_memory, monitors, of_servers
 
@@ -35,8 +33,7 @@ from mooring.actor import run_actor
 from mooring.kube import Client, MergePatch
 from mooring.kube.objects.core import Pod, Secret
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.operators import matrixone, mysql
-from mooring.operators.matrixone.actor import register as register_matrixone
+from mooring.operators import mysql
 from mooring.operators.mysql.actor import register as register_mysql
 from mooring.operators.mysql.names import SWITCH_TO
 from mooring.operators.redis import cluster as cluster_operator
@@ -423,91 +420,6 @@ def _whatever_led(resource: str, obj: Document) -> Document:
     return {**obj, "status": {**shown, "acking": len(status.get("ackSet") or ())}}
 
 
-def _matrixone(name: str) -> Workload:
-    """The MatrixOne operator on the processes of bench/matrixone_model.py."""
-    kinds = {kind.resource.kind: kind for kind in matrixone.OPERATOR.kinds}
-    s3 = {"type": "minio", "endpoint": "http://minio:9000", "region": "us-east-1"}
-    log: Document = {
-        "replicas": 1,
-        "volume": {"size": "1Gi"},
-        "sharedStorage": {"s3": {**s3, "path": "bucket/mo"}},
-    }
-
-    def create(kind: str, called: str, spec: Document, **more: Any) -> Step:
-        resource = kinds[kind].resource
-        document = {"apiVersion": resource.api_version, "kind": kind, **more, "spec": spec}
-        metadata = {"name": called, "namespace": "default", **more.get("metadata", {})}
-
-        async def step(client: Client) -> None:
-            body = msgspec.json.encode({**document, "metadata": metadata})
-            await client.request("POST", resource.path(namespace="default"), body=body)
-
-        return step
-
-    async def serves(client: Client) -> None:
-        """A cluster that serves, and that the operator leaves alone: it is only backed up."""
-        cluster = await client.get(matrixone.types.MatrixOneCluster, "old", namespace="default")
-        ready = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "Given",
-            "message": "",
-            "lastTransitionTime": "2026-01-02T03:04:05Z",
-            "observedGeneration": cluster.metadata.generation,
-        }
-        status = {
-            "host": "old",
-            "port": 6001,
-            "credentialRef": {"name": "old-credential"},
-            "conditions": [ready],
-        }
-        body = MergePatch({"status": status})
-        await client.patch(
-            matrixone.types.MatrixOneCluster, "old", body, namespace="default", subresource="status"
-        )
-        data = {
-            entry: base64.b64encode(text.encode()).decode()
-            for entry, text in (("username", "dump"), ("password", OLD_PASSWORD))
-        }
-        await client.create(
-            Secret(metadata=ObjectMeta(name="old-credential", namespace="default"), data=data)
-        )
-
-    cluster: Document = {
-        "version": "1.2.4",
-        "logService": log,
-        "tn": {"replicas": 1},
-        "cnGroups": [{"name": "tp", "replicas": 1}],
-    }
-    old: Document = {**cluster, "logService": {**log, "sharedStorage": {"s3": {**s3, "path": "bucket/old"}}}}
-    skip = {"annotations": {"matrixorigin.io/skip-sync": "yes"}}
-    served = (create("MatrixOneCluster", "old", old, metadata=skip), serves)
-    backup = {
-        "source": {"clusterRef": "old"},
-        "target": {"s3": {**s3, "path": "bucket/backups"}},
-        "ttl": "900000h",
-    }
-    given, steps = {"backup": (served, (create("BackupJob", "first", backup),))}[name]
-    return Workload(
-        name=f"matrixone-{name}",
-        kinds=tuple(kinds.values()),
-        operator=functools.partial(register_matrixone, dial=MatrixOneInMemory()),
-        given=given,
-        steps=steps,
-        model=MatrixOneWorld,
-        endpoints=False,
-        secrets=(OLD_PASSWORD,),
-        monitors=of_matrixone(),
-        compared=_but_what_was_given,
-    )
-
-
-def _but_what_was_given(resource: str, obj: Document) -> Document:
-    """Without the status of the cluster that is only backed up: a user's step wrote it."""
-    given = resource.startswith("matrixoneclusters") and obj["metadata"]["name"] == "old"
-    return _but(obj, "status") if given else obj
-
-
 OLD_PASSWORD, NEW_PASSWORD = "correct-horse-battery", "staple-of-another-year"
 _DEPLOYMENT = ("create", "resize", "roll", "delete")
 _DIRECTORY = ("create", "mode", "delete")
@@ -519,14 +431,13 @@ _SENTINEL = (
 _CLUSTER = ("create", "grow", "shrink", "password", "users", "roll", "delete")
 _MYSQL = ("create", "switch", "failover", "scale", "roll")
 _PAIR = ("create", "password", "roll")
-_MATRIXONE = ("backup",)
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"deployment-{name}": functools.partial(_deployment, name) for name in _DEPLOYMENT},
     **{f"directory-{name}": functools.partial(_directory, name) for name in _DIRECTORY},
     **{f"memcached-{name}": functools.partial(_memcached, name) for name in _MEMCACHED},
     **{f"sentinel-{name}": functools.partial(_sentinel, name) for name in _SENTINEL},
     **{f"cluster-{name}": functools.partial(_cluster, name) for name in _CLUSTER},
-    **{f"matrixone-{name}": functools.partial(_matrixone, name) for name in _MATRIXONE},
+    **{f"matrixone-{name}": functools.partial(matrixone, name) for name in MATRIXONE},
     **{f"mysql-{name}": functools.partial(_mysql, name) for name in _MYSQL},
     **{f"pair-{name}": functools.partial(_cluster, name, nodes=2) for name in _PAIR},
 }

@@ -1,8 +1,9 @@
 """MatrixOne's processes in memory, and a node that ends every Job: for campaigns, in virtual time.
 
 The simulated nodes tell `World` which pods run. `InMemory` connects the operator to the processes of the newest `World`. HAKeeper
-and the compute nodes answer as those of bench/matrixone_world.py do. A Job of a backup or a restore succeeds after some seconds
-and is counted.
+and the compute nodes answer as those of bench/matrixone_world.py do. A client has a session on every compute node that serves,
+and leaves it some seconds after its drain began. A Job of a backup or a restore succeeds after some seconds and is counted; the
+first restore of a `World` that ``fails_once`` is left half-done. What no operator may do is in bench/matrixone_monitors.py.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import msgspec
 from bench.matrixone_world import QUERY, SETTINGS, Keeper, Reported, lock, query
@@ -22,24 +23,44 @@ from mooring.kube.objects.core import Pod
 from mooring.operators.backup.agent import Result
 from mooring.operators.matrixone.backup.request import Request
 from mooring.operators.matrixone.identity import log_uuid, tn_uuid
-from mooring.operators.matrixone.names import CN_UUID, COMPONENT
-from mooring.operators.matrixone.pool.labels import POD_UID
+from mooring.operators.matrixone.names import CN_UUID, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Address, Dial, Link, Unreachable
-from mooring.operators.matrixone.rpc.messages import LockRequest, LogRequest, QueryRequest, WorkState
-from mooring.testing.changes import Change
-from mooring.testing.monitors import Monitor, owned
+from mooring.operators.matrixone.rpc.messages import (
+    LockRequest,
+    LogReply,
+    LogRequest,
+    QueryMethod,
+    QueryReply,
+    QueryRequest,
+    Session,
+    Sessions,
+    WorkState,
+)
 from mooring.testing.plane import ControlPlane
 
-__all__ = ["InMemory", "World", "monitors", "newest"]
+__all__ = ["ACCOUNT", "InMemory", "World", "newest"]
 
-RUNS = 5.0
+RUNS: Final = 5.0
 """Seconds that a Job takes."""
+LEAVES: Final = 6.0
+"""Seconds until the proxies have moved the sessions of a compute node that drains."""
+ACCOUNT: Final = "account"
+"""Label of a compute node: whose sessions it gets."""
+
+
+@dataclass(slots=True)
+class Used:
+    """The session of a client on a compute node."""
+
+    account: str
+    until: float = float("inf")
+    """When it leaves; the compute node drains since `LEAVES` before that."""
 
 
 class World:
     """The processes in a control plane's pods, and what the Jobs did."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, *, fails_once: bool = False) -> None:
         self._client = Client(plane.transport("kubelet"))
         self._clock = plane.clock
         self.keeper = Keeper(now=plane.clock.monotonic, born=plane.clock.monotonic())
@@ -47,6 +68,20 @@ class World:
         """Component by address, of the processes that run."""
         self.done: Counter[tuple[str, str]] = Counter()
         """How often something was done: the action, and the place or path it was done to."""
+        self.paths: dict[str, str] = {}
+        """Where the data of a LogSet is, by its name."""
+        self.booted: set[str] = set()
+        """Paths that a log service has started on."""
+        self.pods: dict[str, str] = {}
+        """Pod of a compute node, by its UUID."""
+        self.wrong: list[str] = []
+        """What was done to the processes, and may not be."""
+        self.known: dict[str, Any] = {}
+        """What the monitors remember of this run."""
+        self._used: dict[str, Used] = {}
+        self._filled: dict[str, str] = {}
+        """Whose data a path has, or is to have."""
+        self._fails = fails_once
         self._ips: dict[str, tuple[str, str]] = {}
         """Address and compute node of a pod, by its UID."""
         self._jobs: dict[str, asyncio.Task[None]] = {}
@@ -67,10 +102,13 @@ class World:
         match kind:
             case "LogSet":
                 self.keeper.logs[log_uuid(int(ordinal))] = ip
+                if path := self.paths.get(labels.get(INSTANCE, "")):
+                    self.booted.add(path)
             case "DNSet":
                 self.keeper.tns[tn_uuid(int(ordinal))] = ip
             case "CNSet":
                 cn = labels.get(CN_UUID, "")
+                self.pods[cn] = uid
                 self.keeper.cns[cn] = Reported(
                     sql_address=f"{ip}:6001",
                     query_address=f"{ip}:{QUERY}",
@@ -89,22 +127,87 @@ class World:
         ip, cn = self._ips.pop(uid, ("", ""))
         self.hosts.pop(ip, None)
         self.keeper.cns.pop(cn, None)
+        self.pods.pop(cn, None)
+        if (account := self.session(cn)) is not None:
+            self.wrong.append(f"a compute node was stopped with a session of {account or 'all'}")
+        self._used.pop(cn, None)
         if (job := self._jobs.pop(uid, None)) is not None:
             job.cancel()
 
+    # --- what the processes are asked
+
+    def log(self, request: LogRequest) -> LogReply:
+        """HAKeeper's answer; clients follow what it says of a compute node."""
+        before = dict(self.keeper.cns)
+        reply = self.keeper.log(request)
+        for uuid, one in self.keeper.cns.items():
+            if one != before.get(uuid):
+                self._follow(uuid, one)
+        return reply
+
+    def _follow(self, uuid: str, one: Reported) -> None:
+        if one.work_state is not WorkState.WORKING:
+            if (used := self._used.get(uuid)) is not None:
+                used.until = min(used.until, self._clock.monotonic() + LEAVES)
+            return
+        labels = dict(one.labels)
+        account = next(iter(labels[ACCOUNT].labels), "") if ACCOUNT in labels else ""
+        there = self.session(uuid)
+        if there is not None and there != account:
+            self.wrong.append(f"a compute node serves {account or 'all'} with a session of {there or 'all'}")
+        self._used[uuid] = Used(account)
+
+    def session(self, uuid: str) -> str | None:
+        """The account of the session on a compute node; ``None``: it has none."""
+        used = self._used.get(uuid)
+        return used.account if used is not None and self._clock.monotonic() < used.until else None
+
+    def query(self, ip: str, request: QueryRequest) -> QueryReply:
+        """A compute node's answer."""
+        uuid = next((cn for at, cn in self._ips.values() if at == ip), "")
+        account = self.session(uuid)
+        if request.method is not QueryMethod.SHOW_PROCESS_LIST or account is None:
+            return query(request)
+        return QueryReply(sessions=Sessions(sessions=(Session(account=account, from_proxy=True),)))
+
+    # --- Jobs
+
     async def _run(self, pod: Pod) -> None:
         """Do what the Job's container is told to, some seconds later, and say so."""
-        await asyncio.sleep(RUNS)
         containers = (pod.spec.containers if pod.spec is not None else None) or ()
         store = next(one for one in containers if one.name == "store")
         request = msgspec.json.decode((store.env or [])[0].value or "", type=Request)
-        path = request.target.s3.path if request.target is not None and request.target.s3 is not None else ""
-        self.done[request.action, path or request.places[-1]] += 1
-        facts = {"position": "1-1", "prefix": request.places[-1], "began": "2026-01-02T03:04:05+00:00"}
-        said = Result(ok=True, size=10, objects=2, facts=facts).encoded().decode()
-        ended = {"exitCode": 0, "reason": "Completed", "message": said}
+        target = request.target.s3 if request.target is not None else None
+        if request.action == "restore" and target is not None:
+            await self._end(pod, await self._restored(request, target.path or ""))
+            return
+        await asyncio.sleep(RUNS)
+        self.done[request.action, request.places[-1]] += 1
+        await self._end(pod, _well(request))
+
+    async def _restored(self, request: Request, path: str) -> Result:
+        """As the Job's container does it: a path belongs to the one that it was filled for, and is filled once."""
+        if path in self.booted:
+            self.wrong.append(f"a restore begins over the live data in {path}")
+        if self._filled.setdefault(path, request.owner) != request.owner:
+            return Result(ok=False, reason="TargetInUse", message=f"{path} is not empty")
+        if self.done["restore", path]:
+            return _well(request)
+        await asyncio.sleep(RUNS)
+        if self._fails:
+            self._fails = False
+            return Result(ok=False, reason="StoreUnreachable", message="the store went away", again=True)
+        if path in self.booted:
+            self.wrong.append(f"the live data in {path} was restored over")
+        self.done["restore", path] += 1
+        return _well(request)
+
+    async def _end(self, pod: Pod, result: Result) -> None:
+        code, reason = (0, "Completed") if result.ok else (1, "Error")
+        ended = {"exitCode": code, "reason": reason, "message": result.encoded().decode()}
         state = {"name": "store", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
-        status = {"phase": "Succeeded", "containerStatuses": [{**state, "state": {"terminated": ended}}]}
+        phase = "Succeeded" if result.ok else "Failed"
+        status = {"phase": phase, "containerStatuses": [{**state, "state": {"terminated": ended}}]}
         body = {"metadata": {"uid": pod.metadata.uid}, "status": status}
         with suppress(NotFound, Conflict):
             await self._client.patch(
@@ -114,6 +217,11 @@ class World:
                 namespace=pod.metadata.namespace or "",
                 subresource="status",
             )
+
+
+def _well(request: Request) -> Result:
+    facts = {"position": "1-1", "prefix": request.places[-1], "began": "2026-01-02T03:04:05+00:00"}
+    return Result(ok=True, size=10, objects=2, facts=facts)
 
 
 _newest: list[World] = []
@@ -145,48 +253,10 @@ class _Link(Link):
         if self._address.host not in world.hosts:
             raise Unreachable(f"{self._address}: the connection ended")
         answers: dict[type[Any], Callable[[Any], Any]] = {
-            LogRequest: world.keeper.log,
-            QueryRequest: query,
+            LogRequest: world.log,
+            QueryRequest: lambda one: world.query(self._address.host, one),
             LockRequest: lock,
         }
         answer = replace(answers[type(request)](request), request_id=request.request_id)
         self._raise(answer, request.method.name)
         return answer
-
-
-# --- what nobody may do
-
-
-def monitors() -> tuple[Monitor, ...]:
-    """For a workload with this model: what no operator may ever do."""
-    return (
-        owned(but=("backups.core.matrixorigin.io", "bucketclaims.core.matrixorigin.io")),
-        _bound_once(),
-        _done_once,
-    )
-
-
-def _bound_once() -> Monitor:
-    """No two claims have one pod, and a pod never goes from one claim to another one."""
-    holders: dict[str, dict[str, str]] = {}
-
-    def look(change: Change) -> str:
-        if change.resource != "cnclaims.core.matrixorigin.io":
-            return ""
-        world = id(newest())
-        held = holders.setdefault(str(world), {})
-        meta = change.object["metadata"]
-        held.pop(meta["uid"], None)
-        if change.type != "DELETED" and not meta.get("deletionTimestamp"):
-            held[meta["uid"]] = (meta.get("annotations") or {}).get(POD_UID, "")
-        pods = [one for one in held.values() if one]
-        twice = sorted({one for one in pods if pods.count(one) > 1})
-        return f"two claims have the pod {twice[0]}" if twice else ""
-
-    return look
-
-
-def _done_once(change: Change) -> str:
-    """What was backed up or restored is never done again."""
-    twice = sorted(f"{action} of {place}" for (action, place), times in newest().done.items() if times > 1)
-    return f"done twice: {', '.join(twice)}" if twice else ""

@@ -49,7 +49,8 @@ class Watcher:
 
     def __init__(self, plane: ControlPlane, faults: Faults) -> None:
         self._plane = plane
-        self.informers = InformerSet(Client(faults.transport()), plane.clock)
+        self.client = Client(faults.transport())
+        self.informers = InformerSet(self.client, plane.clock)
         self.informer = self.informers.of(ConfigMap, namespace="default")
         self.told: list[tuple[int, str]] = []
         self.informer.add_handler(self._note)
@@ -252,6 +253,10 @@ async def test_a_new_process_finds_the_past_and_writes_to_the_present(plane: Con
         await plane.client.create(one("new", "b"))
         await asyncio.sleep(10)
         assert [text for _, text in watcher.told] == ["second"]
+        newest = (await watcher.client.list(ConfigMap, namespace="default")).items
+        assert sorted((one.data or {})["text"] for one in newest) == ["new", "third"], (
+            "its caches are not asked"
+        )
 
         await asyncio.sleep(15)
         assert sorted(text for _, text in watcher.told) == ["new", "second", "third"]

@@ -19,7 +19,7 @@ A fault strikes at a moment. That is the ``nth`` time the operator sends a reque
 | stall | change | the watches that should tell it never tell anything again |
 | delay | change | the watches tell it, and all that follows, ``seconds`` later |
 | skip | change | watches tell nothing of it, nor of what follows, until ``until`` or for a minute; then they end with 410 |
-| stale | change | at ``until`` the process dies; the next one finds lists and watches as they were at ``at``, for ``seconds`` |
+| stale | change | at ``until`` the process dies; the next one fills its caches with what was at ``at``, for ``seconds``; what it asks live is of now |
 """
 
 from __future__ import annotations
@@ -365,7 +365,10 @@ class _Life:
         self._alive()
         send = _Sending(self._inner, method, path, query=query, body=body, headers=headers, timeout=timeout)
         if method in READS:
-            answer = await (send.go() if self._shown_now else self._past(send))
+            # What fills a cache reads page by page, or names a version. A list that does neither is asked for since the
+            # caches are not enough: it goes to the database, as single reads do.
+            cached = not (query or {}).keys().isdisjoint(("limit", "resourceVersion"))
+            answer = await (self._past(send) if cached and not self._shown_now else send.go())
             self.note(answer.body)
             return answer
         moment = f"{method} {path}"

@@ -41,8 +41,10 @@ class Reference:
     leaves: Mapping[Key, Leaves]
     counts: Mapping[tuple[str, Key], int]
     masked: frozenset[tuple[Key, tuple[str, ...]]] = field(default_factory=frozenset)
-    #: Beginnings of names whose end is another one in each run, a hash of what differs.
+    #: Beginnings of names whose end is another one in each run: a hash of what differs, or a number that is chosen.
     unstable: frozenset[Key] = frozenset()
+    #: Those of them that are chosen: see `Workload.alike`.
+    alike: frozenset[Key] = frozenset()
 
     def judge(self, trace: Trace) -> list[str]:
         """What is wrong with a run; nothing, it is hoped."""
@@ -53,7 +55,7 @@ class Reference:
         # What is refused for good may wait for the next edit: then what lay between was never made.
         if any(fault.kind == "invalid" for fault in trace.plan.faults):
             return said
-        return [*said, *self._miscounted(_counts(trace, self.unstable))]
+        return [*said, *self._miscounted(_counts(trace, self.unstable, self.alike))]
 
     def _differences(self, found: Mapping[Key, Leaves], *, but: frozenset[Key]) -> Iterator[str]:
         for key in sorted(self.leaves.keys() - found.keys() - but):
@@ -83,17 +85,18 @@ async def learn(workload: Workload) -> Reference:
             raise ValueError(
                 f"{workload.name} fails without any fault: {(trace.violations + trace.errors)[:3]}"
             )
-    odd = _leaves_of(first).keys() ^ _leaves_of(second).keys()
-    unstable = frozenset(_beginning(key) for key in odd)
+    alike = frozenset(workload.alike)
+    odd = _leaves_of(first, alike).keys() ^ _leaves_of(second, alike).keys()
+    unstable = alike | {_beginning(key) for key in odd}
     leaves, others = _leaves_of(first, unstable), _leaves_of(second, unstable)
     if odd := leaves.keys() ^ others.keys():
         raise ValueError(
             f"{workload.name}: two runs without faults differ in {', '.join(map(_named, sorted(odd)))}"
         )
-    if (counts := _counts(first, unstable)) != _counts(second, unstable):
+    if (counts := _counts(first, unstable, alike)) != _counts(second, unstable, alike):
         raise ValueError(f"{workload.name}: two runs without faults made or deleted objects unequally often")
     masked = {(key, path) for key in leaves for path in _unequal(leaves[key], others[key])}
-    return Reference(first, leaves, counts, frozenset(masked), unstable)
+    return Reference(first, leaves, counts, frozenset(masked), unstable, alike)
 
 
 def _beginning(key: Key) -> Key:
@@ -115,11 +118,13 @@ def _unequal(one: Leaves, other: Leaves) -> list[tuple[str, ...]]:
 # --- making runs comparable
 
 
-def _counts(trace: Trace, unstable: frozenset[Key] = frozenset()) -> Counter[tuple[str, Key]]:
-    """How often each object was made and deleted; made-up names count as one."""
+def _counts(trace: Trace, unstable: frozenset[Key], but: frozenset[Key]) -> Counter[tuple[str, Key]]:
+    """How often each object was made and deleted, ``but`` those of these beginnings; made-up names count as one."""
     names = _Names(trace, unstable)
     return Counter(
-        (one.type, names.key(one.key)) for one in trace.changes if one.type in ("ADDED", "DELETED")
+        (one.type, names.key(one.key))
+        for one in trace.changes
+        if one.type in ("ADDED", "DELETED") and _beginning(one.key) not in but
     )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -105,11 +106,16 @@ class Timeline(Clock):
 
 @contextmanager
 def loaded_dice(seed: str) -> Iterator[None]:
-    """Have chance fall the same way each time: that of the module `random`, and of generators made meanwhile."""
+    """Have chance fall the same way each time: that of the module `random`, of generators made meanwhile, and UUIDs."""
     before = random.getstate()
     random.seed(seed)
+    uuids = random.Random(f"uuids {seed}")
+
+    def uuid4() -> uuid.UUID:
+        return uuid.UUID(int=uuids.getrandbits(128), version=4)
+
     try:
-        with mock.patch.object(random, "Random", _Loaded):
+        with mock.patch.object(random, "Random", _Loaded), mock.patch.object(uuid, "uuid4", uuid4):
             yield
     finally:
         random.setstate(before)

@@ -71,7 +71,9 @@ class Workload:
     change. ``compared`` is given a resource (``pods``, ``deployments.apps``) and an object at the end, and returns
     what of it is compared: all, but where one tells of its past. ``controllers=False``: no other controllers, for
     an operator whose children need none; it is faster, and so is ``endpoints=False`` for one that asks for no
-    Endpoints and EndpointSlices.
+    Endpoints and EndpointSlices. ``alike``: objects that are numbered, as resource, namespace and what stands before the
+    last ``-`` of the name. How many there are at the end is compared, and what they say, but neither which numbers are
+    left nor how many there were on the way.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Workload:
     secrets: Sequence[str] = ()
     monitors: Sequence[Monitor] = ()
     compared: Callable[[str, JsonObject], JsonObject] = lambda resource, obj: obj
+    alike: Sequence[tuple[str, str, str]] = ()
 
 
 @dataclass

@@ -445,3 +445,17 @@ def test_scale_out_and_in_and_to_nothing() -> None:
     model.replicas = 0
     model.run()
     assert (model.pods, model.stores) == ({}, {})
+
+
+def test_compute_nodes_serve_on_when_somebody_sets_the_clock_back() -> None:
+    """Their start and the opening of their gates lie ahead then, for as long as the clock was set back."""
+    ahead = ago(-3600)
+    now = [member(at, started=ahead, serving_since=ahead) for at in range(2)]
+    there = snapshot(*now)
+    assert [there.serves(one) and there.known(one) for one in now] == [True, True]
+    assert isinstance(decide(there), InSync)
+
+
+def test_a_heartbeat_of_the_process_before_does_not_count_where_clocks_differ_a_little() -> None:
+    started = member(0, started=ago(-2), serving_since=ago(-2))
+    assert not snapshot(started).serves(started)

@@ -116,18 +116,28 @@ def test_a_pod_goes_by_a_step_of_its_own_however_many_others_have_one() -> None:
     assert (step.pod, step.phase) == ("t-cn-2", IDLE)
 
 
-def test_the_same_step_on_a_pod_that_changed_since_is_no_repetition() -> None:
-    """Otherwise a busy pool is held back: each of its pods is claimed and given back many times a minute."""
+SAME_STEP = {
+    "serve": pooled(0, BOUND),
+    "drain": pooled(0, DRAINING, "Working"),
+    "close": pooled(0, DRAINING, gate=True, draining_since=ago(1)),
+    "clean": pooled(0, DRAINING, draining_since=ago(20)),
+}
 
-    def again(version: str) -> Move:
-        member = pooled(0, DRAINING, draining_since=ago(20))
-        step = decide(pool(replace(member, pod=replace(member.pod, version=version))))
+
+@pytest.mark.parametrize("made", SAME_STEP.values(), ids=SAME_STEP)
+def test_a_step_that_comes_again_while_a_pod_has_the_same_claim_is_a_repetition(made: Member) -> None:
+    """Every claim is something new: each pod of a busy pool is claimed and given back many times a minute."""
+
+    def again(version: str, tenure: str) -> Move:
+        pod = replace(made.pod, version=version)
+        step = decide(pool(replace(made, pod=pod, tenure=tenure)))
         assert isinstance(step, Move)
         return step
 
-    first, second = again("7"), again("8")
-    assert (first.name, first.why) == (second.name, second.why)
-    assert first.state != second.state
+    first, second, third = again("7", "one"), again("8", "one"), again("9", "another")
+    assert (first.name, first.why, first.state) == (second.name, second.why, second.state)
+    assert (first.name, first.why) == (third.name, third.why)
+    assert first.state != third.state
 
 
 @pytest.mark.parametrize("phase", [UNKNOWN, DRAINING, IDLE])

@@ -1,12 +1,18 @@
-"""Durations of a declaration in seconds."""
+"""Durations of a declaration, and times that were noted, in seconds."""
 
 from __future__ import annotations
 
 import argparse
+from datetime import datetime
+from math import inf
+from typing import Final
 
 from mooring.operators.operator import seconds
 
-__all__ = ["seconds_or"]
+__all__ = ["elapsed", "seconds_or"]
+
+_CLOCKS_DIFFER: Final = 60.0
+"""Seconds by which clocks of different nodes differ at most."""
 
 
 def seconds_or(text: str | None, default: float) -> float:
@@ -17,3 +23,14 @@ def seconds_or(text: str | None, default: float) -> float:
         return seconds(text)
     except argparse.ArgumentTypeError:
         return default
+
+
+def elapsed(since: datetime | None, now: datetime) -> float:
+    """Seconds since something began, 0 where it did not; for ever where somebody set the clock back meanwhile.
+
+    A beginning that lies further ahead than clocks of different nodes do was noted before that.
+    """
+    if since is None:
+        return 0.0
+    seconds = (now - since).total_seconds()
+    return seconds if seconds >= -_CLOCKS_DIFFER else inf

@@ -21,5 +21,5 @@ def gate(snapshot: Snapshot, member: Member) -> SetGate | None:
         uuid=member.uuid,
         open=serves,
         why=f"{pod.name} is {state}",
-        state=pod.version,
+        state=member.tenure,
     )

@@ -21,7 +21,15 @@ from mooring.operators.matrixone.logset.inputs import REMEDIES
 from mooring.operators.matrixone.logset.specs import DATA
 from mooring.operators.matrixone.look import Seen
 from mooring.operators.matrixone.names import CN_LABELS, CN_UUID, INPUTS, STORE_ID, CNNames
-from mooring.operators.matrixone.pool.labels import BOUND, DELETE_ON_RECLAIM, LEAVES, PHASE, UNKNOWN
+from mooring.operators.matrixone.pool.labels import (
+    BOUND,
+    CLAIM_UID,
+    DELETE_ON_RECLAIM,
+    LEAVES,
+    PHASE,
+    RECLAIMED_AT,
+    UNKNOWN,
+)
 from mooring.operators.matrixone.stateful import claims_by_id
 from mooring.operators.matrixone.types import POOLING, CNLabel, CNSet, CNSetSpec, CNSetStatus, LogSet
 from mooring.operators.workload.cpu import CPU
@@ -170,6 +178,7 @@ def _member(
         leaves=notes.get(LEAVES, ""),
         replaced=bool(notes.get(DELETE_ON_RECLAIM)),
         gate=gate.status == "True" if gate is not None else None,
+        tenure=notes.get(CLAIM_UID) or notes.get(RECLAIMED_AT, ""),
     )
 
 

@@ -129,7 +129,7 @@ def _serve(snapshot: Snapshot, member: Member) -> OnStore | None:
         labels=member.claim_labels,
         opens=member.gate is not True,
         why=f"{pod.name} is claimed",
-        state=pod.version,
+        state=f"{member.tenure} {dict(member.claim_labels)}",
     )
 
 
@@ -142,7 +142,7 @@ def _quiet(member: Member, why: str) -> OnStore | None:
 
 def _drain(member: Member, why: str) -> Drain:
     pod = member.pod
-    return Drain(pod=pod.name, uid=pod.uid, uuid=member.uuid, why=why, state=pod.version)
+    return Drain(pod=pod.name, uid=pod.uid, uuid=member.uuid, why=why, state=member.tenure)
 
 
 def _ready(member: Member, why: str) -> OnStore | None:
@@ -155,7 +155,7 @@ def _ready(member: Member, why: str) -> OnStore | None:
             uid=member.pod.uid,
             uuid=member.uuid,
             why=f"{member.pod.name}: labels of its former user are left",
-            state=member.pod.version,
+            state=member.tenure,
         )
     return _phase(member, IDLE, f"{member.pod.name}: {why}")
 
@@ -198,7 +198,7 @@ def _phase(member: Member, phase: str, why: str) -> SetPhase:
         version=pod.version,
         phase=phase,
         why=why,
-        state=pod.version,
+        state=member.tenure,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from mooring.operators.matrixone.durations import elapsed
 from mooring.operators.matrixone.logset.snapshot import HEARD_WITHIN, Claim
 from mooring.operators.matrixone.rpc.messages import WorkState
 from mooring.operators.matrixone.topology import ComputeNode, Topology
@@ -61,6 +62,8 @@ class Member:
     """Once it is given back, it is not to be used again."""
     gate: bool | None = None
     """Its readiness gate, ``None`` where it was not set yet."""
+    tenure: str = ""
+    """Which claim has it, or when the last one gave it back: a step that comes again within one tenure is a repetition."""
 
     @property
     def draining(self) -> bool:
@@ -126,8 +129,7 @@ class Snapshot:
         store, pod = member.store, member.pod
         if store is None or not pod.running or pod.terminating:
             return False
-        started = (self.now - pod.started).total_seconds() if pod.started is not None else 0.0
-        return store.heard <= HEARD_WITHIN and store.heard <= started
+        return store.heard <= HEARD_WITHIN and store.heard <= elapsed(pod.started, self.now)
 
     def serves(self, member: Member) -> bool:
         """New sessions are sent to it."""
@@ -140,9 +142,7 @@ class Snapshot:
 
     def known(self, member: Member) -> bool:
         """It serves, and the proxies have had the time to learn of it."""
-        since = member.serving_since
-        long_enough = since is not None and (self.now - since).total_seconds() >= PROXIES_LEARN
-        return self.serves(member) and long_enough
+        return self.serves(member) and elapsed(member.serving_since, self.now) >= PROXIES_LEARN
 
     @property
     def least(self) -> int:

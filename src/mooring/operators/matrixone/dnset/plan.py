@@ -9,6 +9,7 @@ from typing import Final
 
 from mooring.actor.verdict import InSync, Verdict, Wait
 from mooring.kube.quantity import parse_quantity
+from mooring.operators.matrixone.durations import elapsed
 from mooring.operators.matrixone.identity import tn_uuid
 from mooring.operators.matrixone.logset.moves import GrowClaim
 from mooring.operators.matrixone.logset.snapshot import HEARD_WITHIN, Claim
@@ -51,8 +52,7 @@ class Snapshot:
         store = self.view.tns.get(tn_uuid(pod.ordinal)) if self.view is not None else None
         if store is None or not pod.running or pod.terminating:
             return False
-        age = (self.now - pod.started).total_seconds() if pod.started is not None else 0.0
-        return store.heard <= HEARD_WITHIN and store.heard <= age
+        return store.heard <= HEARD_WITHIN and store.heard <= elapsed(pod.started, self.now)
 
 
 def decide(snapshot: Snapshot) -> Verdict:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from mooring.operators.matrixone.durations import elapsed
 from mooring.operators.matrixone.identity import log_uuid
 from mooring.operators.matrixone.topology import Topology
 from mooring.operators.workload.pods import Pod
@@ -87,8 +88,7 @@ class Snapshot:
 
     def age(self, member: Member) -> float:
         """Seconds since a store's process was started, 0 while it does not run."""
-        started = member.pod.started
-        return max(0.0, (self.now - started).total_seconds()) if started is not None else 0.0
+        return max(0.0, elapsed(member.pod.started, self.now))
 
     def serves(self, member: Member) -> bool:
         """A store is heard, and since its start."""

@@ -14,6 +14,7 @@ from mooring.kube.objects import core
 from mooring.kube.patches import MergePatch
 from mooring.kube.selectors import EVERYTHING, Selector
 from mooring.operators.matrixone.cnset.snapshot import PROXIES_LEARN
+from mooring.operators.matrixone.durations import elapsed
 from mooring.operators.matrixone.names import CN_LABELS
 from mooring.operators.matrixone.pool.labels import (
     BOUND,
@@ -69,7 +70,7 @@ def candidate(
         serves=gate is not None,
         known=now is not None
         and since is not None
-        and (now - datetime.fromisoformat(since)).total_seconds() >= PROXIES_LEARN,
+        and elapsed(datetime.fromisoformat(since), now) >= PROXIES_LEARN,
         dressed=wanted.items() <= labels.items() and noted.items() <= notes.items(),
         leaves=notes.get(LEAVES, ""),
         token=notes.get(MOVE, ""),
