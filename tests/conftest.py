@@ -26,6 +26,8 @@ __all__ = [
     "stood",
 ]
 
+#: The ledgers' tests (embedded) and the campaigns (unit).
+_LONG = Path(__file__).resolve().parent / "testing"
 _BUILD_FAILED = pytest.StashKey[BuildError | DebianError]()
 
 
@@ -42,10 +44,14 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests with the operator they are about."""
+    """Mark tests with the operator they are about, and begin with the long files that would else come last.
+
+    A worker takes whole files: one that begins a long one at the end of a tier lets the others wait for it.
+    """
     for item in items:
         if marker := marker_of(item.path):
             item.add_marker(marker)
+    items.sort(key=lambda item: item.path.parent != _LONG)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

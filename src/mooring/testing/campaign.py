@@ -86,7 +86,6 @@ async def run_campaign(
     where that cannot be, one after the other in this process.
     """
     began, used = time.perf_counter(), time.process_time()
-    _collect()
     reference = await learn(workload)
     result = Result(workload.name)
     branched = 0.0
@@ -118,9 +117,14 @@ async def run_campaign(
 
 
 def _collect() -> None:
-    """Let go of the runs before: a manager freezes what is there when it starts, and so does a fork."""
+    """Let go of the runs before: a manager freezes what is there when it starts, and so does a fork.
+
+    What stays is frozen at once: each manager would go through all of it again, in a process of tests for a quarter of a
+    second.
+    """
     gc.unfreeze()
     gc.collect()
+    gc.freeze()
 
 
 async def replay(workload: Workload, plan: Plan) -> list[str]:
