@@ -245,7 +245,7 @@ IMAGES: dict[str, Recipe] = {
         config=lambda: Config(name="docker.io/library/mariadb:10.11", command=("mariadbd",)),
         packages=(
             *("mariadb-server-core", "mariadb-client", "mariadb-client-core", "mariadb-backup"),
-            *("mariadb-plugin-provider-lz4", *_SHELL),
+            *("mariadb-plugin-provider-lz4", "gzip", "zstd", *_SHELL),
         ),
     ),
     "exporter": Recipe(

@@ -14,7 +14,13 @@ from typing import Final
 
 from mooring.operators.mysql.names import BACKUP, PORT
 
-__all__ = ["FILL", "TAKE"]
+__all__ = ["FILL", "SQUEEZE", "TAKE"]
+
+#: How the data of a backup is compressed: with the first of these programs that the image has.
+SQUEEZE: Final = r"""packer=$(command -v zstd || command -v gzip) || fail "the image has no zstd and no gzip; correct spec.image"
+fact compression "${packer##*/}"
+squeeze() { if [ "${packer##*/}" = zstd ]; then "$packer" -q -3 -c; else "$packer" -1 -c; fi; }
+"""
 
 TAKE: Final = rf"""
 # The server's files as of one moment, and the GTID position of that moment.
@@ -27,9 +33,7 @@ page=$(at 'SELECT @@innodb_page_size') file=$(at 'SELECT @@innodb_data_file_path
 fact innodb_page_size "$page"
 fact innodb_data_file_path "$file"
 volume=${{DATA_DIR:-/var/lib/mysql}}
-squeeze() {{ if command -v zstd >/dev/null 2>&1; then zstd -q -3 -c; else gzip -1 -c; fi; }}
-if command -v zstd >/dev/null 2>&1; then fact compression zstd; else fact compression gzip; fi
-
+{SQUEEZE}
 take_mariadb() {{
   program=$(command -v mariadb-backup || command -v mariabackup) ||
     fail "the image has no mariadb-backup; correct spec.image of the cluster, or set spec.method: Logical"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.operators.mysql.accounts import BACKUP_RIGHTS
-from mooring.operators.mysql.backup.physical import FILL, TAKE
+from mooring.operators.mysql.backup.physical import FILL, SQUEEZE, TAKE
 from mooring.operators.mysql.names import BACKUP, MONITOR, OPERATOR_USER, REPLICATION
 
 __all__ = ["LOGICAL", "PHYSICAL", "RESTORE"]
@@ -106,9 +106,9 @@ LC_ALL=C sed -u -n -e '/^-- *SET GLOBAL gtid_slave_pos=/p' -e '/SET @@GLOBAL.GTI
   -e '/^-- Current Database: /p' -e '/^-- Table structure for table /p' \
   <"$scratch/copy" >"$scratch/said" &
 listener=$!
-squeeze() { if command -v zstd >/dev/null 2>&1; then zstd -q -3 -c; else gzip -1 -c; fi; }
-if command -v zstd >/dev/null 2>&1; then fact compression zstd; else fact compression gzip; fi
-# A pipe's status is that of its last program alone: each one leaves its own.
+"""
+    + SQUEEZE
+    + r"""# A pipe's status is that of its last program alone: each one leaves its own.
 {
   { "$dump" "$@" 2>"$scratch/errors" && echo 0 >"$scratch/dumped"; } |
     { tee "$scratch/copy" && echo 0 >"$scratch/passed"; } |
