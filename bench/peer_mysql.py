@@ -243,7 +243,8 @@ def _cell(one: dict[str, Any], cause: str) -> str:
     """A cell of the table: the gap, then what went wrong."""
     parts = []
     if seconds := one["seconds"].get(cause):
-        parts.append(f"{seconds['p50']:.2f}, max {seconds['max']:.2f} s")
+        twice = f"; failed twice {one['failed_twice'][cause]}" if cause == "switch" else ""
+        parts.append(f"{seconds['p50']:.2f}, max {seconds['max']:.2f} s{twice}")
     if lost := one["lost"].get(cause):
         parts.append(f"**rows lost: {lost}**")
     if stuck := one["no_writes"].get(cause):
@@ -251,8 +252,6 @@ def _cell(one: dict[str, Any], cause: str) -> str:
     if broken := one["never_whole"].get(cause):
         within = CREATED_WITHIN if cause == "create" else WHOLE_WITHIN
         parts.append(f"**not whole within {within:.0f} s: {broken} of {one['rounds']}**")
-    if cause == "switch":
-        parts.append(f"failed twice {one['failed_twice'][cause]}")
     return "; ".join(parts)
 
 
