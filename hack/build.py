@@ -127,6 +127,7 @@ TIERS: dict[str, dict[str, Callable[[], object]]] = {
     "nightly": {
         "prometheus": prometheus,
         "promtool": promtool,
+        "image matrixone": lambda: recipes.build("matrixone"),
         **{f"redis {version}": partial(redis_servers.build, version) for version in redis_servers.VERSIONS},
         **_of_packages(),
     },

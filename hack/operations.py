@@ -68,10 +68,10 @@ class Ran:
     seconds: float
 
 
-def commands() -> Iterator[Command]:
-    """Every command of the section, in order."""
-    section = PAGE.read_text().split(SECTION)[1].split("\n## ")[0]
-    for block in re.findall(r"```console\n(.*?)```", section, re.DOTALL):
+def commands(page: Path = PAGE, section: str = SECTION) -> Iterator[Command]:
+    """Every command of a page's section, in order."""
+    text = page.read_text().split(section)[1].split("\n## ")[0]
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             line, *shown = part.splitlines()
             yield Command(line=line, shown=tuple(shown))

@@ -42,6 +42,9 @@ __all__ = ["READY_DEADLINE", "Keeper"]
 READY_DEADLINE = 120.0
 """Seconds for each step of a start: API server ready, default ServiceAccount made. 3 s in all is usual."""
 
+IMAGES_DEADLINE = 600.0
+"""Seconds until a node's programs run: before that, containerd takes in all its images."""
+
 SERVICES = IPv4Network("10.171.0.0/16")
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL = 0.05
@@ -189,7 +192,8 @@ class Keeper:
         self._spawn("kube-scheduler", _SCHEDULER_ARGUMENTS, programs=Path(layout.programs))
         for path, body in node.objects(layout):
             api.create(path, body)
-        self._wait("the node's programs", (layout.place / "ready").exists, log="node")
+        programs = (layout.place / "ready").exists
+        self._wait("the node's programs", programs, log="node", within=IMAGES_DEADLINE)
         self._wait("a node that is ready", functools.partial(_is_ready, api), log="kubelet")
 
     def _spawn(self, name: str, arguments: Sequence[str], *, programs: Path | None = None) -> None:
@@ -205,15 +209,17 @@ class Keeper:
         self._state.processes[name] = Process.of(child.pid)
         self._say("starting", name)
 
-    def _wait(self, what: str, check: Callable[[], bool], *, log: str) -> None:
-        deadline = time.monotonic() + READY_DEADLINE
+    def _wait(
+        self, what: str, check: Callable[[], bool], *, log: str, within: float = READY_DEADLINE
+    ) -> None:
+        deadline = time.monotonic() + within
         self._say("starting", f"waiting for {what}")
         while not check():
             self._raise_if_any_ended()
             if self._bound and _closed(sys.stdin):
                 raise StartError("the process that asked for this control plane is gone")
             if time.monotonic() > deadline:
-                raise StartError(f"no {what} within {READY_DEADLINE:g} s:\n{tail(self._directory, log)}")
+                raise StartError(f"no {what} within {within:g} s:\n{tail(self._directory, log)}")
             time.sleep(_POLL)
 
     def _hold(self) -> None:
