@@ -186,7 +186,7 @@ async def sends_again(manager: Manager, pair: Pair) -> None:
     await say(manager, pair, "Ready")
 
 
-told: set[str] = set()
+told: set[tuple[Manager, str]] = set()
 
 
 async def silent(manager: Manager, pair: Pair) -> None:
@@ -194,8 +194,8 @@ async def silent(manager: Manager, pair: Pair) -> None:
     for name in ("left", "right"):
         if manager.client.find(ConfigMap, name, namespace="default") is None:
             await manager.client.create(child(pair, name))
-    if (uid := pair.metadata.uid or "") not in told:
-        told.add(uid)
+    if (which := (manager, pair.metadata.uid or "")) not in told:
+        told.add(which)
         with suppress(ApiError):
             await say(manager, pair, "Ready")
 
