@@ -37,6 +37,7 @@ if not __package__:  # run as a program: its sibling is found from the root of t
 
 from bench.lanes import WHOLE_WITHIN, Causes, Lane, Place, parser
 from bench.lanes import main as run
+from bench.tally import markdown
 
 __all__ = ["MySQLLane", "main"]
 
@@ -278,7 +279,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = words.parse_args(arguments)
     flavor = flavor_of(options.image, None) or "mariadb"
     mark = f"python bench/mysql_faults.py --image {flavor}"
-    return run(MySQLLane, options, mark=mark, results=f"{flavor}_faults.json")
+    return run(MySQLLane, options, mark=mark, results=f"{flavor}_faults.json", text_of=_page)
+
+
+def _page(figures: dict[str, Any]) -> str:
+    """In `Strict` a replica has every write that is acknowledged."""
+    return markdown(figures).replace("confirmed by WAIT", "confirmed by a replica")
 
 
 if __name__ == "__main__":
