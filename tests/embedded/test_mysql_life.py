@@ -47,21 +47,26 @@ async def test_clients_write_through_one_service_and_read_through_the_other(mysq
         assert await link.one("SELECT @@read_only AS r") == {"r": 1}
 
 
-async def test_a_cluster_at_rest_writes_nothing(mysql: MySQLStage) -> None:
-    async def versions() -> list[str | None]:
-        cluster, pods = await mysql.get(), await mysql.pods()
-        owned = await mysql.bed.get(StatefulSet, "demo")
-        return [one.metadata.resource_version for one in (cluster, owned, *pods)]
-
+async def _with_position(mysql: MySQLStage) -> None:
+    """What the primary must still have after a restart is recorded by the pass after the first write: now."""
     await mysql.query(await mysql.primary(), "CREATE DATABASE IF NOT EXISTS shop", account="root")
     async with mysql.operators_away():
-        pass  # what the primary must still have after a restart is recorded by the pass after the first write
+        pass
 
     async def marked() -> bool:
         return bool(((await mysql.status()).promotions or [])[0].position)
 
     await mysql.bed.until(marked, "a recorded position", within=10)
     await mysql.settled()
+
+
+async def test_a_cluster_at_rest_writes_nothing(mysql: MySQLStage) -> None:
+    async def versions() -> list[str | None]:
+        cluster, pods = await mysql.get(), await mysql.pods()
+        owned = await mysql.bed.get(StatefulSet, "demo")
+        return [one.metadata.resource_version for one in (cluster, owned, *pods)]
+
+    await _with_position(mysql)
     before = await versions()
     await asyncio.sleep(3)  # three beats of the primary's pulse
     async with mysql.operators_away():
@@ -73,6 +78,7 @@ async def test_a_cluster_at_rest_writes_nothing(mysql: MySQLStage) -> None:
 
 
 async def test_nothing_is_done_while_a_cluster_is_paused(mysql: MySQLStage) -> None:
+    await _with_position(mysql)
     await mysql.patch({"maintenance": {"paused": True}})
 
     async def paused() -> bool:
