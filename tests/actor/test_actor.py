@@ -119,6 +119,37 @@ async def test_conditions_may_live_elsewhere_and_leave_the_list_of_another_meani
         assert [one.type for one in status.health.conditions or ()] == ["Ready", "Progressing", "Stalled"]
 
 
+async def test_a_status_that_came_to_the_cache_meanwhile_is_not_taken_back() -> None:
+    looks, newer = asyncio.Event(), asyncio.Event()
+
+    class Late(Greeter):
+        async def observe(self, ctx: Context[Greeting]) -> Outcome:
+            known = ctx.obj.status.said if ctx.obj.status is not None else None
+            if not known:
+                looks.set()
+                await newer.wait()  # as a look at servers takes its time
+                async with asyncio.timeout(10):
+                    while (
+                        now := ctx.client.find(Greeting, "a", namespace="default")
+                    ) is None or not now.status:
+                        await asyncio.sleep(0.01)
+            ctx.show(GreetingStatus(said=known or "older"))
+            return ctx.in_sync()
+
+    async with running(Late()) as client:
+        await client.create(greeting())
+        await looks.wait()
+        said = MergePatch({"status": {"said": "newer"}})
+        await client.patch(Greeting, "a", said, namespace="default", subresource="status")
+        newer.set()
+
+        await eventually(ready(client))
+
+        status = (await client.get(Greeting, "a", namespace="default")).status
+        assert status is not None
+        assert status.said == "newer"
+
+
 async def test_a_wrong_declaration_is_said_and_taken_back_when_corrected() -> None:
     async with running(Greeter()) as client:
         await client.create(greeting("forbidden"))

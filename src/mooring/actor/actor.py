@@ -26,7 +26,7 @@ from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
 from mooring.actor.repeats import Repeats
 from mooring.actor.status import merge_diff
 from mooring.cache import BadObject, Informer, Transition
-from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, KubeError
+from mooring.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError
 from mooring.kube.object import Key, Object, key_of, metadata_of
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.patches import MergePatch
@@ -288,6 +288,7 @@ class _Runner(Generic[T]):
 
         return Context(
             obj,
+            began=_plain(getattr(obj, "status", None)),
             guard=Guard(self._client, key_of(obj), self._on_effect),
             owns=self._actor.owns,
             owns_by_metadata=self._actor.owns_by_metadata,
@@ -326,6 +327,11 @@ class _Runner(Generic[T]):
         if live is None or live.metadata.uid != ctx.obj.metadata.uid:
             return
         present = _plain(getattr(live, "status", None))
+        if present != ctx.began:
+            # Decided from a status that a late cache still showed: what is there now must not be taken back.
+            raise Conflict(
+                "the status is another one than this pass began with", status=409, reason="Conflict"
+            )
         wanted = _plain(ctx.status)
         have = _at(present, self._conditions)
         others = [entry for entry in _at(wanted, self._conditions) if entry.get("type") not in STANDARD]
@@ -345,13 +351,14 @@ class _Runner(Generic[T]):
             return
         if outcome is not None:
             self._announce(ctx, have, states)
-        await self._client.patch(
+        written = await self._client.patch(
             self._actor.kind,
             ctx.key.name,
             MergePatch({"metadata": {"resourceVersion": live.metadata.resource_version}, "status": patch}),
             namespace=ctx.key.namespace,
             subresource=self._actor.status_subresource,
         )
+        ctx.began = _plain(getattr(written, "status", None))
         await ctx.did("patch status")
 
     def _announce(

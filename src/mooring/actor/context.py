@@ -35,6 +35,7 @@ class Context(Generic[T]):
         self,
         obj: T,
         *,
+        began: dict[str, Any],
         guard: Guard,
         owns: Iterable[type[Object]],
         owns_by_metadata: Iterable[type[Object]] = (),
@@ -59,6 +60,8 @@ class Context(Generic[T]):
             kind=obj.resource.kind, namespace=self.key.namespace, name=self.key.name
         )
         self.status: Part | None = getattr(obj, "status", None)
+        self.began = began
+        """The status as this pass found it, or wrote it last."""
         self.readiness: ConditionState | None = None
         self._dependencies = tuple(dependencies)
         self._flush = flush

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -49,6 +49,10 @@ from mooring.runtime import Manager
 __all__ = ["NAME", "CompatibleActor", "MySQLActor", "register"]
 
 NAME = "mysql"
+
+
+LATE: Final = 0.05
+"""Seconds until a cache that is late is looked at again."""
 
 
 class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
@@ -224,7 +228,8 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         if isinstance(move, Record):  # it is written already
             return status
         if first_of(move) is None and not await self._is_recorded(ctx, snapshot):
-            return False  # a cache was late: what was decided may be of an earlier term
+            await ctx.clock.sleep(LATE)  # a cache is late: what was decided may be of an earlier term
+            return False
         if not isinstance(move, DatabaseMove):
             return after_step(await effects.carry_out(ctx, inputs, move, status), None)
         if isinstance(move, Follow) and move.again:
