@@ -236,7 +236,7 @@ class Lane(ABC):
         offset = self.place.chance.choice((-240, 300, 3600, 86400))
         self.place.clock.write_text(f"{offset:+d}\n")
         try:
-            await asyncio.sleep(self.place.chance.uniform(1.5, 3.0))  # read anew once a second
+            await asyncio.sleep(self.place.chance.uniform(1.5, 3.0))  # the file is read once a second
             victim = await self.kill_master(ledger)
             await asyncio.sleep(self.place.chance.uniform(3.0, 8.0))
         finally:

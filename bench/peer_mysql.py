@@ -8,7 +8,7 @@ root. In each round every peer in turn gets a database of its own, and four clie
 each 50 rows a second, as a user without the rights of an administrator. The rows of the table: created (from the apply until
 every replica follows), the primary's process killed with -9, stopped (SIGSTOP) until others take writes, its pod deleted, a
 planned switch. The gap is the longest time without a confirmed row. A database that takes no writes, or is not whole again
-in time, is thrown away and made anew.
+in time, is deleted, and the next fault gets a new one.
 
 mariadb-operator has its default settings; as ``mariadb-operator-quick`` its readiness probe runs every second, for it learns
 of a primary that hangs by that. Needs minutes for its first build. ``--publish`` keeps the figures in
