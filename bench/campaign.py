@@ -384,8 +384,14 @@ def _mysql(name: str) -> Workload:
         primary = (cluster.status.primary if cluster.status else None) or "demo-0"
         await client.delete(Pod, primary, namespace="default", grace_period=0)
 
+    async def stick(client: Client) -> None:
+        mysql_model.stick()
+        body = MergePatch({"metadata": {"annotations": {"team": "blue"}}})
+        await client.patch(kind, "demo", body, namespace="default")  # somebody looks at it
+
     given, steps = {
         "create": ((), (create,)),
+        "applier": ((create,), (stick,)),
         "switch": ((create,), (switch("demo-2"),)),
         "failover": ((create,), (lose_primary,)),
         "scale": ((create,), (edit(size=5), edit(size=3))),
@@ -429,7 +435,7 @@ _SENTINEL = (
     *("roll", "roll-watchers", "delete"),
 )
 _CLUSTER = ("create", "grow", "shrink", "password", "users", "roll", "delete")
-_MYSQL = ("create", "switch", "failover", "scale", "roll")
+_MYSQL = ("create", "switch", "failover", "scale", "roll", "applier")
 _PAIR = ("create", "password", "roll")
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"deployment-{name}": functools.partial(_deployment, name) for name in _DEPLOYMENT},

@@ -27,17 +27,17 @@ from contextlib import (
 )
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, ClassVar
 
 from bench.faulty_api import FaultyAPI, faulty_api
-from bench.page import RESULTS, put
+from bench.keeping import kept_running
+from bench.page import RESULTS, publishing, put
 from bench.small_volumes import filled, small_volumes
 from bench.tally import Outcome, markdown, report, table, trouble
 
+from bench import node_loss
 from mooring.kube.objects.core import PersistentVolumeClaim, Pod
-from mooring.local.node.agent import NodeAgent
 from mooring.operators.mysql.dial import DialError as SqlDialError
 from mooring.operators.redis.dial import Address, DialError
 from mooring.runtime import configure_logging
@@ -85,11 +85,18 @@ class Place:
     bed: Bed
     namespace: str
     operator: OperatorProcess
+    restarts: Sequence[int]
+    """The pids of operators that were started because the one before had ended by itself."""
     chance: random.Random
     api: FaultyAPI
     """What the operator talks to."""
     clock: Path
     """The offset of the operator's clock in seconds, as libfaketime reads it."""
+
+    @property
+    def node_selector(self) -> dict[str, str]:
+        """Labels of the lane's own nodes, where it has some."""
+        return {"topology.kubernetes.io/zone": f"lane-{self.number}"}
 
 
 Causes = Mapping[str, Callable[[Any, Ledger], Awaitable[str]]]
@@ -105,6 +112,8 @@ class Lane(ABC):
     """The API group of its resource."""
     volumes: ClassVar[int] = 0
     """Megabytes of each volume, a file system of its own that can be full; 0: directories without a bound."""
+    nodes: ClassVar[int] = 0
+    """Nodes of each lane, to which `Place.node_selector` leads; 0: one node for all lanes."""
     causes: ClassVar[Causes]
     """Its faults: each returns whom it struck when the worst is over."""
 
@@ -115,6 +124,11 @@ class Lane(ABC):
         self.broken = False
 
     # --- what each has of its own
+
+    @classmethod
+    def measured(cls, options: argparse.Namespace) -> dict[str, Any]:
+        """What the figures say about the servers that were struck (default: nothing)."""
+        return {}
 
     @abstractmethod
     def document(self) -> dict[str, Any]:
@@ -127,6 +141,10 @@ class Lane(ABC):
     @abstractmethod
     async def whole(self) -> None:
         """Wait until everybody agrees that all is well."""
+
+    async def disagreement(self) -> str:
+        """Once nobody writes: what a server lacks or has of its own (default: "", it is not asked)."""
+        return ""
 
     @abstractmethod
     def writing(self, rate: float) -> AbstractAsyncContextManager[Any]:
@@ -176,6 +194,7 @@ class Lane(ABC):
                 flaw = str(error) or type(error).__name__
             whole = time.monotonic() - began
             held_up = lag.of(self.number)
+        flaw = flaw or await self.disagreement()
         outcome = Outcome(
             number=number,
             lane=self.number,
@@ -227,8 +246,6 @@ class Lane(ABC):
             await asyncio.sleep(self.place.chance.uniform(0.5, 2.0))
             victim = await self.kill_master(ledger)
             await asyncio.sleep(self.place.chance.uniform(4.0, 10.0))
-        if self.place.operator.ended:  # its Lease could not be renewed; a Deployment would start it again
-            await asyncio.to_thread(self.place.operator.start)
         return f"API, {victim}"
 
     async def move_clock(self, ledger: Ledger) -> str:
@@ -242,6 +259,16 @@ class Lane(ABC):
         finally:
             self.place.clock.write_text("+0\n")
         return f"clock by {offset:+d} s, {victim}"
+
+    async def lose_node(self, _: Ledger) -> str:
+        """A node is silent, nobody reaches its pods, and it is deleted; it comes back once they are removed."""
+        bed, namespace = self.place.bed, self.place.namespace
+        pods = (await bed.client.list(Pod, namespace=namespace)).items
+        node = self.place.chance.choice(sorted({pod.spec.node_name or "" for pod in pods if pod.spec} - {""}))
+        async with node_loss.silent(bed, namespace, node) as struck:
+            await asyncio.sleep(self.place.chance.uniform(2.0, 10.0))
+            await node_loss.delete(bed, namespace, node, struck)
+        return f"{node}: {', '.join(sorted(struck))}"
 
     # --- means of the faults
 
@@ -257,20 +284,14 @@ class Lane(ABC):
         for pod in pods:
             await self.place.bed.client.delete(Pod, pod, namespace=self.place.namespace, grace_period=grace)
 
-    @asynccontextmanager
-    async def cut_off(self, pod: str, others: Sequence[str], *, from_machine: bool) -> AsyncIterator[None]:
+    def cut_off(
+        self, pod: str, others: Sequence[str], *, from_machine: bool
+    ) -> AbstractAsyncContextManager[None]:
         """No packets between a pod and the others, in both directions, and none from this machine if asked."""
-        agent, namespace = self.place.bed.plane.agent, self.place.namespace
-        assert isinstance(agent, NodeAgent)
-        found = await self.place.bed.get(Pod, pod, namespace)
-        address = IPv4Address((found.status.pod_ip if found.status else None) or "")
-        await agent.cut_pods([(namespace, pod)], [(namespace, name) for name in others if name != pod])
-        try:
-            if from_machine:
-                await agent.cut_pods([(namespace, pod)])
-            yield
-        finally:
-            await agent.network.heal(address)
+        others = [name for name in others if name != pod]
+        return node_loss.cut_off(
+            self.place.bed, self.place.namespace, [pod], others, from_machine=from_machine
+        )
 
     @asynccontextmanager
     async def no_operator(self) -> AsyncIterator[None]:
@@ -322,7 +343,7 @@ class Run:
         async with AsyncExitStack() as stack:
             if self._kind.volumes:
                 stack.enter_context(small_volumes(megabytes=self._kind.volumes))
-            bed = await stack.enter_async_context(Bed(directory, operators=()))
+            bed = await stack.enter_async_context(self._bed(directory))
             made = [await self._make(bed, directory, stack, number) for number in range(options.lanes)]
             for lane in made:
                 await lane.ready()
@@ -347,8 +368,21 @@ class Run:
             "minutes": round(minutes, 1),
             "seed": options.seed,
             "lanes": options.lanes,
+            "operator_restarts": sum(len(lane.place.restarts) for lane in made),
+            **self._kind.measured(options),
             **report(outcomes, lost_later=lost),
         }
+
+    def _bed(self, directory: Path) -> Bed:
+        lanes = range(self._options.lanes)
+        if not self._kind.nodes:
+            return Bed(directory, operators=())
+        return Bed(
+            directory,
+            operators=(),
+            nodes=[f"node-{lane}-{number}" for number in range(self._kind.nodes) for lane in lanes],
+            zones=[f"lane-{lane}" for lane in lanes],
+        )
 
     async def _make(self, bed: Bed, directory: Path, stack: AsyncExitStack, number: int) -> Lane:
         kind, namespace = self._kind, f"lane-{number}"
@@ -367,12 +401,14 @@ class Run:
             environment=_clock_of(clock),
         )
         operator = await stack.enter_async_context(apart)
+        restarts = await stack.enter_async_context(kept_running(operator))
         await served(bed, group=kind.group)
         place = Place(
             number=number,
             bed=bed,
             namespace=namespace,
             operator=operator,
+            restarts=restarts,
             chance=chance,
             api=api,
             clock=clock,
@@ -422,11 +458,7 @@ def parser(kind: type[Lane], *, prog: str, about: str, results: str) -> argparse
     parser.add_argument("--seed", type=int, default=None, help="default: a random one, printed")
     parser.add_argument("--cause", action="append", choices=kind.causes, help="only this one (repeatable)")
     parser.add_argument("--json", action="store_true", help="the report as JSON on standard output")
-    parser.add_argument("--out", type=Path, help="write the JSON there too")
-    parser.add_argument(
-        "--publish", action="store_true", help=f"bench/results/{results} and docs/benchmarks.md"
-    )
-    parser.add_argument("--from", dest="source", type=Path, help="publish these raw figures; strike nothing")
+    publishing(parser, results)
     parser.add_argument("--keep", action="store_true", help="keep the data directory and the operators' logs")
     return parser
 

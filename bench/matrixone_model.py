@@ -44,6 +44,10 @@ RUNS: Final = 5.0
 """Seconds that a Job takes."""
 LEAVES: Final = 6.0
 """Seconds until the proxies have moved the sessions of a compute node that drains."""
+CATCHES_UP: Final = 3.0
+"""Seconds until the replicas of a log store that started have caught up."""
+HEARTBEAT: Final = 5
+"""Ticks between two heartbeats of a store."""
 ACCOUNT: Final = "account"
 """Label of a compute node: whose sessions it gets."""
 
@@ -83,7 +87,7 @@ class World:
         """Whose data a path has, or is to have."""
         self._fails = fails_once
         self._ips: dict[str, tuple[str, str]] = {}
-        """Address and compute node of a pod, by its UID."""
+        """Address and store of a pod, by its UID."""
         self._jobs: dict[str, asyncio.Task[None]] = {}
         _newest[:] = [self]
 
@@ -96,27 +100,33 @@ class World:
             self._ips[uid] = (ip, "")
             self._jobs[uid] = asyncio.create_task(self._run(pod))
             return
-        kind, cn = labels.get(COMPONENT, ""), ""
+        kind, store = labels.get(COMPONENT, ""), ""
         self.hosts[ip] = kind
         ordinal = (pod.metadata.name or "").rpartition("-")[2]
         match kind:
             case "LogSet":
-                self.keeper.logs[log_uuid(int(ordinal))] = ip
+                store = log_uuid(int(ordinal))
+                self.keeper.logs[store] = ip
+                self.keeper.away.setdefault(store, 0)
+                self._jobs[uid] = asyncio.create_task(self._catch_up(store))
                 if path := self.paths.get(labels.get(INSTANCE, "")):
                     self.booted.add(path)
             case "DNSet":
-                self.keeper.tns[tn_uuid(int(ordinal))] = ip
+                store = tn_uuid(int(ordinal))
+                self.keeper.tns[store] = ip
             case "CNSet":
-                cn = labels.get(CN_UUID, "")
-                self.pods[cn] = uid
-                self.keeper.cns[cn] = Reported(
+                store = labels.get(CN_UUID, "")
+                self.pods[store] = uid
+                self.keeper.cns[store] = Reported(
                     sql_address=f"{ip}:6001",
                     query_address=f"{ip}:{QUERY}",
                     work_state=WorkState.DRAINING,
                     up_time=int(self._clock.monotonic() * 1e9),
                     settings=SETTINGS[:16],
                 )
-        self._ips[uid] = (ip, cn)
+        if kind != "LogSet":
+            self.keeper.away.pop(store, None)
+        self._ips[uid] = (ip, store)
 
     def ready(self, pod: Pod, ip: str) -> bool:
         """See `PodModel.ready`."""
@@ -124,15 +134,21 @@ class World:
 
     def ended(self, uid: str) -> None:
         """See `PodModel.ended`."""
-        ip, cn = self._ips.pop(uid, ("", ""))
+        ip, store = self._ips.pop(uid, ("", ""))
         self.hosts.pop(ip, None)
-        self.keeper.cns.pop(cn, None)
-        self.pods.pop(cn, None)
-        if (account := self.session(cn)) is not None:
+        if store in self.keeper.logs or store in self.keeper.tns:
+            self.keeper.away[store] = self.keeper.tick - HEARTBEAT
+        self.keeper.cns.pop(store, None)
+        self.pods.pop(store, None)
+        if (account := self.session(store)) is not None:
             self.wrong.append(f"a compute node was stopped with a session of {account or 'all'}")
-        self._used.pop(cn, None)
+        self._used.pop(store, None)
         if (job := self._jobs.pop(uid, None)) is not None:
             job.cancel()
+
+    async def _catch_up(self, store: str) -> None:
+        await asyncio.sleep(CATCHES_UP)
+        self.keeper.away.pop(store, None)
 
     # --- what the processes are asked
 
@@ -164,7 +180,7 @@ class World:
 
     def query(self, ip: str, request: QueryRequest) -> QueryReply:
         """A compute node's answer."""
-        uuid = next((cn for at, cn in self._ips.values() if at == ip), "")
+        uuid = next((store for at, store in self._ips.values() if at == ip), "")
         account = self.session(uuid)
         if request.method is not QueryMethod.SHOW_PROCESS_LIST or account is None:
             return query(request)

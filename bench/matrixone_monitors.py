@@ -2,6 +2,8 @@
 
     Workload(..., model=World, monitors=monitors())
 
+Of clusters: no log store is stopped while another one is away, and no compute node with a session.
+
 Of claims: a pod has one claim at a time, from the pool's hand and back into it; a claim keeps its pod until its end, or moves to
 one that serves already; what the pool takes back serves nobody before it is idle, and keeps nothing of its former user. Of
 restores: each is done once, recorded before its log service is made, and never over live data.
@@ -54,6 +56,7 @@ def monitors() -> tuple[Monitor, ...]:
     return (
         owned(but=("backups.core.matrixorigin.io", "bucketclaims.core.matrixorigin.io")),
         _processes,
+        _quorum,
         _pods_of_pools,
         _claims,
         _done_once,
@@ -72,6 +75,25 @@ def _processes(change: Change) -> str:
     """What the model's processes complain of."""
     wrong = newest().wrong
     return wrong.pop(0) if wrong else ""
+
+
+# --- log stores
+
+
+def _quorum(change: Change) -> str:
+    """No log store is stopped while another one of its set is away, but at the end of the set."""
+    meta, known = change.object["metadata"], newest().known
+    if change.resource == f"logsets{_GROUP}" and meta.get("deletionTimestamp"):
+        known["log set ends"] = True
+    if change.resource != "pods" or (meta.get("labels") or {}).get(COMPONENT) != "LogSet":
+        return ""
+    began = meta.get("deletionTimestamp") and not (change.previous or change.object)["metadata"].get(
+        "deletionTimestamp"
+    )
+    away = [uuid for uuid in newest().keeper.logs if uuid in newest().keeper.away]
+    if not began or not away or known.get("log set ends"):
+        return ""
+    return f"{meta['name']} is stopped while another log store is away"
 
 
 # --- claims

@@ -38,6 +38,7 @@ from mooring.testing.process import OperatorProcess
 if not __package__:  # run as a program: its siblings are found from the root of the tree
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.keeping import kept_running
 from bench.matrixone_world import MatrixOneNode
 from bench.page import RESULTS, put
 from bench.runtime.stage import cpu_of, resident
@@ -55,7 +56,7 @@ class Simulation:
     node: MatrixOneNode
     operator: OperatorProcess
     started: list[int]
-    """The operator's processes: one that loses its Lease ends, as on a machine that is too busy, and is started again."""
+    """The pids of operators that were started because the one before had lost its Lease and ended: the machine is too busy."""
 
 
 @asynccontextmanager
@@ -81,25 +82,8 @@ async def simulation(directory: Path) -> AsyncIterator[Simulation]:
         await asyncio.to_thread(operator.start)
         stack.push_async_callback(asyncio.to_thread, operator.stop)
         await until(operator.leads, 5 * START_WITHIN, "the operator does not lead")
-        started = [operator.pid]
-        keeping = asyncio.create_task(_keep(operator, started), name="keep the operator running")
-
-        async def no_more() -> None:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
-
-        stack.push_async_callback(no_more)
+        started = await stack.enter_async_context(kept_running(operator))
         yield Simulation(served=served, client=client, node=node, operator=operator, started=started)
-
-
-async def _keep(operator: OperatorProcess, started: list[int]) -> None:
-    """Start the operator again where it ended, as a Deployment does."""
-    while True:
-        await asyncio.sleep(1.0)
-        if operator.ended:
-            say("the operator has ended, and is started again")
-            await asyncio.to_thread(operator.start)
-            started.append(operator.pid)
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
@@ -136,7 +120,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
             "autoscale": options.autoscale,
             "pods": options.clusters * (3 + 1 + options.compute + 1),
             "all_ready_seconds": round(ready, 1),
-            "operator_restarts": len(stage.started) - 1,
+            "operator_restarts": len(stage.started),
             "operator_cpu_seconds_until_ready": round(cold_cpu, 1),
             "api_server_cpu_seconds_until_ready": round(cold_api, 1),
             "simulation_cpu_seconds_until_ready": round(cold_own, 1),

@@ -5,6 +5,8 @@
 | matrixone-claim | two claims at once, of a pool with two warm pods; one is deleted, and a claim of that name made for another user |
 | matrixone-set | a set of two claims, of a pool with one warm pod, scaled to one |
 | matrixone-move | a claim leaves its pod for another one; then the pool is rolled, and claims follow |
+| matrixone-cluster | a cluster with three log stores, a transaction node, a group of two compute nodes and a proxy; one compute node goes |
+| matrixone-roll | another version of such a cluster |
 | matrixone-backup | a backup |
 | matrixone-restore | a cluster that begins with the backup, whose first try fails half-way; then `restoreFrom` is removed |
 | matrixone-restore-job | a RestoreJob into a path, whose first try fails half-way, and another one into the same path |
@@ -34,7 +36,16 @@ from mooring.testing.workload import Step, Workload
 
 __all__ = ["MATRIXONE", "matrixone"]
 
-MATRIXONE: Final = ("backup", "claim", "move", "restore", "restore-job", "set")
+MATRIXONE: Final = (
+    "backup",
+    "claim",
+    "cluster",
+    "move",
+    "restore",
+    "restore-job",
+    "roll",
+    "set",
+)
 
 Document = dict[str, Any]
 
@@ -191,7 +202,13 @@ def matrixone(name: str) -> Workload:
     one = create("CNClaim", "one", claimed("one"))
     both = at_once(one, create("CNClaim", "two", claimed("two")))
     claims = {"replicas": 2, "template": {"spec": claimed("set")}}
+    group = {"name": "main", "replicas": 2}
+    whole = {**CLUSTER, "logService": {**LOG, "replicas": 3}, "cnGroups": [group], "proxy": {"replicas": 1}}
+    made = create("MatrixOneCluster", "mo", whole)
+    fewer = edit("MatrixOneCluster", "mo", {"cnGroups": [{**group, "replicas": 1}]})
     given, steps = {
+        "cluster": ((), (made, fewer)),
+        "roll": ((made,), (edit("MatrixOneCluster", "mo", {"version": "1.2.5"}),)),
         "claim": (pool, (both, delete("CNClaim", "one"), create("CNClaim", "one", claimed("other")))),
         "set": (
             pool,
@@ -213,19 +230,23 @@ def matrixone(name: str) -> Workload:
         secrets=(PASSWORD,),
         monitors=monitors(),
         compared=_but_the_past,
-        alike=(("pods", "default", "warm-cn"),),
+        alike=(("pods", "default", "warm-cn"), ("pods", "default", "mo-main-cn")),
     )
 
 
 def _but_the_past(resource: str, obj: Document) -> Document:
-    """Without which of the equal pods of a pool a claim has, and what a pod or a claim tells of earlier times."""
+    """Without which of the equal pods of a set are left or claimed, and what a pod or a claim tells of earlier times."""
     meta = obj["metadata"]
     if resource.startswith("matrixoneclusters") and meta["name"] == "old":
         return {part: value for part, value in obj.items() if part != "status"}  # a user's step wrote it
     text = msgspec.json.encode(obj)
-    if b"warm-cn-" in text:
-        obj = msgspec.json.decode(_NUMBERED.sub(b"warm-cn-*", text))
-    if resource != "pods" or not meta["name"].startswith("warm-cn-"):
+    if _NUMBERED.search(text):
+        obj = msgspec.json.decode(_NUMBERED.sub(rb"\1-cn-*", text))
+    if resource.startswith("controllerrevisions"):
+        # The pods do not follow from the size; the first declaration of a revision is kept, whatever it was then.
+        spec = {name: value for name, value in obj["data"]["spec"].items() if name != "replicas"}
+        return {**obj, "revision": 0, "data": {**obj["data"], "spec": spec}}
+    if resource != "pods" or not meta["name"].startswith(("warm-cn-", "mo-main-cn-")):
         return obj
     meta, status = obj["metadata"], obj["status"]
     notes = {
@@ -242,4 +263,4 @@ def _but_the_past(resource: str, obj: Document) -> Document:
     }
 
 
-_NUMBERED: Final = re.compile(rb"warm-cn-\d+")
+_NUMBERED: Final = re.compile(rb"(warm|mo-main)-cn-\d+")

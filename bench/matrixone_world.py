@@ -68,22 +68,29 @@ class Reported(CnInfo):
 
 @dataclass
 class Keeper:
-    """HAKeeper of one namespace: the stores of its pods, all of them well."""
+    """HAKeeper of one namespace: the stores of its pods; those that run are well."""
 
     now: Callable[[], float] = time.monotonic
     born: float = field(default_factory=time.monotonic)
     logs: dict[str, str] = field(default_factory=dict)
     tns: dict[str, str] = field(default_factory=dict)
     cns: dict[str, Reported] = field(default_factory=dict)
+    away: dict[str, int] = field(default_factory=dict)
+    """The last tick of log stores and transaction nodes whose process does not run."""
+
+    @property
+    def tick(self) -> int:
+        """Ten a second."""
+        return 1000 + int((self.now() - self.born) * 10)
 
     def state(self) -> CheckerState:
-        """What it answers now: everything was heard at this tick."""
-        tick = 1000 + int((self.now() - self.born) * 10)
+        """What it answers now: all that runs was heard at this tick."""
+        tick = self.tick
         members = sorted(self.logs)
         shards = {number: self._shard(number, members) for number in range(_SHARDS)}
         stores = {
             uuid: LogStoreInfo(
-                tick=tick,
+                tick=self.away.get(uuid, tick),
                 service_address=f"{host}:{HAKEEPER}",
                 replicas=tuple(
                     LogReplica(
@@ -100,7 +107,8 @@ class Keeper:
             log=LogState(shards=shards, stores=stores),
             tn=TnState(
                 stores={
-                    uuid: TnInfo(tick=tick, lock_address=f"{host}:{LOCK}") for uuid, host in self.tns.items()
+                    uuid: TnInfo(tick=self.away.get(uuid, tick), lock_address=f"{host}:{LOCK}")
+                    for uuid, host in self.tns.items()
                 }
             ),
             cn=CnState(stores={uuid: replace(one, tick=tick) for uuid, one in self.cns.items()}),
@@ -109,7 +117,8 @@ class Keeper:
     def _shard(self, number: int, members: list[str]) -> LogShard:
         first = FIRST_REPLICA * (1 + number)
         replicas = {first + at: uuid for at, uuid in enumerate(members)}
-        return LogShard(shard_id=number, replicas=replicas, epoch=1, leader_id=first)
+        leader = next((id for id, uuid in replicas.items() if uuid not in self.away), 0)
+        return LogShard(shard_id=number, replicas=replicas, epoch=1, leader_id=leader)
 
     # --- what it is asked
 

@@ -4,13 +4,14 @@
 
 Each lane is a cluster of three servers in a namespace of its own, with an operator process of its own and four clients
 that write through the primary's Service, all on one embedded control plane. A lane's next fault strikes once its cluster
-is whole: the operator is done, every replica follows and has applied everything. Ends when so many minutes and so many
+is whole: the operator is done, every replica follows and has applied everything. After each fault, with nobody writing, every
+server has to have the primary's transactions and none of its own. Ends when so many minutes and so many
 faults are over; ``--publish`` writes bench/results/FLAVOR_faults.json and its tables in docs/benchmarks.md. Exit status 1
 when an acknowledged row is lost, or when a cluster does not become whole again.
 
 Causes: the primary's, a replica's, two servers or all of them killed with -9; the primary stopped (SIGSTOP) until another
 leads, a replica for some seconds; the primary cut off from the other pods (partition: clients still reach it) or from
-everything (isolation), healed some seconds after another leads; the primary's or a replica's pod deleted, removed without
+everything (isolation), healed some seconds after another leads; a node silent, out of reach and deleted; the primary's or a replica's pod deleted, removed without
 grace, or removed together with its claim; the operator killed with -9, alone, with the primary, or in the middle of a
 failover; a planned switch; a roll-out.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import signal
 import sys
 from collections.abc import Sequence
@@ -28,7 +30,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from mooring.kube.objects.core import PersistentVolumeClaim
+from mooring.operators.mysql.dial import DialError
 from mooring.operators.mysql.flavors import flavor_of
+from mooring.testing.bed import NotInTime
 from mooring.testing.ledger_mysql import MySQLLedger
 from mooring.testing.mysql_stage import MySQLStage, manifest
 
@@ -39,7 +43,7 @@ from bench.lanes import WHOLE_WITHIN, Causes, Lane, Place, parser
 from bench.lanes import main as run
 from bench.tally import markdown
 
-__all__ = ["MySQLLane", "main"]
+__all__ = ["MySQLLane", "image_in", "main"]
 
 NAME = "faults"
 
@@ -50,6 +54,7 @@ class MySQLLane(Lane):
     operators = "mysql"
     group = "mysql.mooring.dev"
     volumes = 2048
+    nodes = 3
 
     def __init__(self, place: Place, options: argparse.Namespace) -> None:
         super().__init__(place, options)
@@ -59,13 +64,27 @@ class MySQLLane(Lane):
         self._chance = place.chance
         self._rolls = 0
 
+    @classmethod
+    def measured(cls, options: argparse.Namespace) -> dict[str, Any]:
+        """See `Lane`."""
+        return {"image": options.image}
+
     def document(self) -> dict[str, Any]:
         """See `Lane`."""
-        return manifest(NAME, image=self._image, size=self._size)
+        pod = {"nodeSelector": self.place.node_selector}
+        return manifest(NAME, image=self._image, size=self._size, pod=pod)
 
     async def whole(self) -> None:
         """See `Lane`."""
         await self._stage.whole(WHOLE_WITHIN)
+
+    async def disagreement(self) -> str:
+        """See `Lane`."""
+        try:
+            await self._stage.exact(WHOLE_WITHIN)
+        except (NotInTime, DialError) as error:
+            return str(error)
+        return ""
 
     def writing(self, rate: float) -> AbstractAsyncContextManager[MySQLLedger]:
         """See `Lane`."""
@@ -253,6 +272,7 @@ class MySQLLane(Lane):
         "replica-hung": hang_replica,
         "primary-partitioned": partition,
         "primary-isolated": isolate,
+        "node-lost": Lane.lose_node,
         "primary-deleted": delete_master,
         "replica-deleted": delete_replica,
         "primary-removed": remove_master,
@@ -274,12 +294,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     about = (__doc__ or "").partition("\n")[0]
     words = parser(MySQLLane, prog="mysql_faults.py", about=about, results="FLAVOR_faults.json")
-    words.add_argument("--image", default="mariadb:10.11", help="MariaDB or MySQL (mariadb:10.11)")
+    words.add_argument(
+        "--image",
+        default="mariadb:10.11",
+        help="MariaDB or MySQL (mariadb:10.11); of --from the figures say it",
+    )
     words.add_argument("--size", type=int, default=3, help="servers of each cluster (3)")
     options = words.parse_args(arguments)
+    if options.source:
+        options.image = image_in(options.source)
     flavor = flavor_of(options.image, None) or "mariadb"
     mark = f"python bench/mysql_faults.py --image {flavor}"
     return run(MySQLLane, options, mark=mark, results=f"{flavor}_faults.json", text_of=_page)
+
+
+def image_in(source: Path) -> str:
+    """The image of raw figures: what they say, else what their file is called (``mysql_faults.json``)."""
+    said = str(json.loads(source.read_text()).get("image") or source.stem)
+    if flavor_of(said, None) is None:
+        raise SystemExit(f"{source}: neither its figures nor its name say mysql or mariadb")
+    return said
 
 
 def _page(figures: dict[str, Any]) -> str:

@@ -1,8 +1,9 @@
 """MariaDB servers in memory, for campaigns of the MySQL operator in virtual time: what they hold, not how they say it.
 
 The simulated nodes tell `World` of pods, and its servers wait at their start gates. `InMemory` shows it to the operator's
-actor. A client writes whenever somebody looks: each write is acknowledged when enough replicas have received it. A process
-that ends takes its relay log with it; what nobody acknowledged is rolled back when a server starts as a replica.
+actor. A client writes whenever somebody looks: each write is acknowledged when enough replicas have received it. A server that
+starts as a replica rolls back what nobody had acknowledged, and the last transaction too: its commit is not yet on the disk.
+tests/operators/mysql/test_model.py compares this with real servers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from mooring.testing.changes import Change
 from mooring.testing.monitors import Monitor, kept, owned
 from mooring.testing.plane import ControlPlane
 
-__all__ = ["InMemory", "Process", "World", "monitors", "newest"]
+__all__ = ["InMemory", "Process", "World", "fall_behind", "monitors", "newest", "stick"]
 
 Transaction = tuple[int, int]
 """The server_id that made it, and its number."""
@@ -51,6 +52,26 @@ class Volume:
     log: list[Transaction] = field(default_factory=list)
     pending: list[Transaction] = field(default_factory=list)
     """The end of the log that nobody had acknowledged when the process ended."""
+    last: Transaction | None = None
+    """Committed by the present process, and not yet on the disk but for the binary log; the next transaction brings it there."""
+    source: str = ""
+    """Host that it replicates from."""
+    relay: list[Transaction] = field(default_factory=list)
+
+    def commit(self, transactions: list[Transaction]) -> None:
+        """Add to the log."""
+        if transactions:
+            self.log += transactions
+            self.last = transactions[-1]
+
+    def begin(self, *, replica: bool) -> None:
+        """What a process finds that starts here."""
+        if replica:
+            lost = [*self.pending, self.last]
+            if self.source and self.last is not None:
+                self.relay.insert(0, self.last)
+            self.log = [one for one in self.log if one not in lost]
+        self.pending, self.last = [], None
 
 
 @dataclass
@@ -61,15 +82,23 @@ class Process:
     server_id: int
     volume: Volume
     read_only: bool = True
-    source: str = ""
-    """Host that it replicates from."""
     receives: bool = False
     applies: bool = False
-    relay: list[Transaction] = field(default_factory=list)
+    slow: bool = False
+    """Its receiver runs, and nothing arrives from this source."""
+    stuck: bool = False
+    """Its applier waits for its own idle threads, until the process ends."""
     acknowledges: bool = False
     waits: bool = False
     """Commits wait for an acknowledgement."""
+    locked: bool = False
+    """A switch holds its writes: nothing can be changed here before another server leads."""
     held: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """Host that it replicates from; kept on the volume."""
+        return self.volume.source
 
     @property
     def position(self) -> Position:
@@ -79,7 +108,12 @@ class Process:
     @property
     def received(self) -> Position:
         """That, and its relay log."""
-        return _position([*self.volume.log, *self.relay])
+        return _position([*self.volume.log, *self.volume.relay])
+
+    def apply(self) -> None:
+        """Commit what it received."""
+        self.volume.commit(self.volume.relay)
+        self.volume.relay = []
 
 
 class World:
@@ -94,6 +128,8 @@ class World:
         self.volumes: dict[str, Volume] = {}
         self.acknowledged: list[Transaction] = []
         self.violations: list[str] = []
+        self.writing = True
+        """A client writes whenever somebody looks; else only by `write`."""
         _newest[:] = [self]
 
     # --- pods
@@ -127,19 +163,22 @@ class World:
         """Gates open, a client writes, replicas receive, acknowledge and apply."""
         self._start()
         for one in self.processes.values():
-            if one.source and one.applies:
-                one.volume.log += one.relay
-                one.relay.clear()
+            if one.source and one.applies and not one.stuck:
+                one.apply()
         writers = [one for one in self.processes.values() if not one.read_only]
-        for one in writers:
+        for one in writers if self.writing else ():
             if not one.volume.pending:
-                number = 1 + max((seq for _, seq in one.volume.log), default=0)
-                one.volume.log.append((one.server_id, number))
-                one.volume.pending.append((one.server_id, number))
+                self.write(one)
         for one in self.processes.values():
             self._receive(one)
         for one in writers:
             self._acknowledge(one)
+
+    def write(self, one: Process) -> None:
+        """One transaction; it is acknowledged when `live` has it received."""
+        number = 1 + max((seq for _, seq in one.volume.log), default=0)
+        one.volume.commit([(one.server_id, number)])
+        one.volume.pending.append((one.server_id, number))
 
     def _start(self) -> None:
         for entry in self.store.collection("pods"):
@@ -151,11 +190,13 @@ class World:
             name = meta["name"]
             volume = self.volumes.setdefault(self._claim(name), Volume())
             if order.fresh:
-                volume.log, volume.pending = [], []
-            if order.role == "replica":
-                volume.log = [one for one in volume.log if one not in volume.pending]
-            volume.pending = []
-            self.processes[uid] = Process(name, order.server_id, volume)
+                volume = self.volumes[self._claim(name)] = Volume()
+            self.processes[uid] = self.start(name, order.server_id, volume, replica=order.role == "replica")
+
+    def start(self, pod: str, server_id: int, volume: Volume, *, replica: bool) -> Process:
+        """A process on a volume."""
+        volume.begin(replica=replica)
+        return Process(pod, server_id, volume)
 
     def _claim(self, pod: str) -> str:
         entry = self.store.collection("persistentvolumeclaims").get(("default", f"data-{pod}"))
@@ -163,20 +204,23 @@ class World:
 
     def _receive(self, one: Process) -> None:
         source = self.of(one.source.partition(".")[0]) if one.source and one.receives else None
-        if source is None:
+        if source is None or one.slow:
             return
-        known = {*one.volume.log, *one.relay}
-        one.relay += [each for each in source.volume.log if each not in known]
+        known = {*one.volume.log, *one.volume.relay}
+        one.volume.relay += [each for each in source.volume.log if each not in known]
 
     def _acknowledge(self, one: Process) -> None:
-        ackers = [
+        if not one.waits or any(not other.slow for other in self._acking(one)):
+            self.acknowledged += one.volume.pending
+            one.volume.pending.clear()
+
+    def _acking(self, one: Process) -> list[Process]:
+        """The receivers that acknowledge to a server."""
+        return [
             other
             for other in self.processes.values()
             if other.acknowledges and other.receives and self.of(other.source.partition(".")[0]) is one
         ]
-        if not one.waits or ackers:
-            self.acknowledged += one.volume.pending
-            one.volume.pending.clear()
 
     # --- what a server says
 
@@ -191,6 +235,7 @@ class World:
                 connecting=one.receives and source is None,
                 sql_running=one.applies,
                 lag=0.0,
+                deadlocked=one.applies and one.stuck and bool(one.volume.relay),
             )
         return Server(
             version="10.11.19",
@@ -204,6 +249,7 @@ class World:
                 source=one.waits,
                 replica=one.acknowledges,
                 timeout=DAY,
+                clients=len(self._acking(one)),
                 waiting=len(one.volume.pending) if one.waits else 0,
             ),
             held=dict(one.held),
@@ -216,6 +262,21 @@ _newest: list[World] = []
 def newest() -> World:
     """That of the present run."""
     return _newest[-1]
+
+
+def stick() -> None:
+    """From now on the appliers of all replicas stand still."""
+    for one in newest().processes.values():
+        one.stuck = bool(one.source)
+
+
+def fall_behind(pod: str) -> None:
+    """A replica receives no more from its source, while others acknowledge what is written."""
+    world = newest()
+    one = world.of(pod)
+    assert one is not None
+    one.slow = True
+    world.live()
 
 
 def _position(log: list[Transaction]) -> Position:
@@ -279,11 +340,13 @@ def _follow(world: World, move: Follow) -> None:
 
 
 def _point(one: Process, host: str, *, acknowledges: bool) -> None:
-    if one.source != host:
-        one.relay.clear()  # both threads stop: what was not applied is fetched again
+    if one.source != host or not one.applies:
+        one.volume.relay = []  # both threads start: what was not applied is fetched again
+        one.slow = False
     one.read_only, one.waits = True, False
     one.volume.pending.clear()
-    one.source, one.receives, one.applies, one.acknowledges = host, True, True, acknowledges
+    one.volume.source = host
+    one.receives, one.applies, one.acknowledges = True, True, acknowledges
 
 
 def _fence(world: World, move: Fence) -> None:
@@ -294,15 +357,18 @@ def _fence(world: World, move: Fence) -> None:
 def _promote(world: World, move: Promote) -> None:
     one = _found(world, move.target)
     one.receives = False
-    one.volume.log += one.relay
-    one.relay.clear()
+    one.apply()
     if not one.position.contains(move.expected):
         raise StepFailed(f"{one.pod} lacks what it was chosen for")
-    one.source, one.acknowledges, one.waits = "", False, move.semi_sync
+    one.volume.source, one.acknowledges, one.waits = "", False, move.semi_sync
     one.read_only = False
     for target in move.others:
         other = world.at(target.host)
-        if other is not None and other.server_id == target.server_id:
+        if other is None or other.server_id != target.server_id:
+            continue
+        if other.locked:  # let go now; the next pass points it at the new primary
+            other.locked = False
+        else:
             _point(other, move.source_host, acknowledges=target.name in move.acking)
 
 
@@ -315,9 +381,8 @@ def _switch(world: World, move: Switch) -> None:
     world.live()
     if not candidate.received.contains(primary.position):
         raise StepFailed(f"{candidate.pod} did not catch up")
-    candidate.volume.log += candidate.relay
-    candidate.relay.clear()
-    primary.read_only = True
+    candidate.apply()
+    primary.read_only = primary.locked = True
 
 
 def _durability(world: World, move: SetDurability) -> None:
@@ -354,6 +419,7 @@ def monitors() -> tuple[Monitor, ...]:
         _nothing_lost,
         _one_acknowledges,
         _recorded_before,
+        _some_acknowledge,
     )
 
 
@@ -383,6 +449,28 @@ def _one_acknowledges(change: Change) -> str:
         if not one.read_only and (followed or not one.waits):
             able.append(one.pod)
     return f"{' and '.join(sorted(able))} can both acknowledge writes" if len(able) > 1 else ""
+
+
+def _some_acknowledge(change: Change) -> str:
+    """No replica is started again for its applier while no other one acknowledges."""
+    world, name = newest(), change.object["metadata"]["name"]
+    told = change.previous is not None and change.previous["metadata"].get("deletionTimestamp")
+    gone = change.resource == "pods" and change.object["metadata"].get("deletionTimestamp") and not told
+    one = world.of(name) if gone else None
+    if one is None or not one.stuck:
+        return ""
+    pods = world.store.collection("pods")
+    others = [
+        other
+        for uid, other in world.processes.items()
+        if other is not one and other.acknowledges and other.receives and not _leaving(pods, other.pod)
+    ]
+    return "" if others else f"{name} is started again, and no other replica acknowledges"
+
+
+def _leaving(pods: Any, name: str) -> bool:
+    entry = pods.get(("default", name))
+    return entry is None or bool(entry.obj["metadata"].get("deletionTimestamp"))
 
 
 def _recorded_before(change: Change) -> str:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
-__all__ = ["PAGE", "RESULTS", "put"]
+__all__ = ["PAGE", "RESULTS", "publishing", "put"]
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
 """Where raw figures are kept."""
+
+
+def publishing(parser: argparse.ArgumentParser, results: str) -> None:
+    """The options of a program whose figures are published: ``--out``, ``--from`` and ``--publish``."""
+    parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
+    parser.add_argument("--from", dest="source", type=Path, help="publish these raw figures; measure nothing")
+    parser.add_argument(
+        "--publish", action="store_true", help=f"bench/results/{results} and docs/benchmarks.md"
+    )
 
 
 def put(command: str, text: str, *, page: Path = PAGE) -> None:

@@ -38,7 +38,7 @@ if not __package__:  # run as a program: its sibling is found from the root of t
 from bench.cluster import give_back, real_cluster
 from bench.mariadb_operator import QUICK, MariaDBStage, install_operator, version
 from bench.mysql_gaps import where
-from bench.page import RESULTS, put
+from bench.page import RESULTS, publishing, put
 from bench.tally import percentile
 from hack.images.peers import MARIADB, build
 
@@ -296,11 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="5")
     parser.add_argument("--peer", action="append", choices=list(PEERS), help="all of them")
     parser.add_argument("--size", type=int, default=3, help="3")
-    parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
-    parser.add_argument("--from", dest="source", type=Path, help="publish these raw figures; measure nothing")
-    parser.add_argument(
-        "--publish", action="store_true", help="bench/results/peer_mysql.json and docs/benchmarks.md"
-    )
+    publishing(parser, "peer_mysql.json")
     options = parser.parse_args(arguments)
     configure_logging(level="error")
     figures = json.loads(options.source.read_text()) if options.source else asyncio.run(measure(options))

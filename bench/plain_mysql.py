@@ -21,6 +21,7 @@ from mooring.kube.objects import apps, core
 from mooring.operators.mysql.dial import Dial, DialError, Login
 from mooring.testing.bed import Bed
 from mooring.testing.ledger_mysql import MySQLLedger
+from mooring.testing.stage import writing_to
 
 __all__ = ["PlainMySQL"]
 
@@ -110,14 +111,8 @@ class PlainMySQL:
     async def writing(self, **how: Any) -> AsyncIterator[MySQLLedger]:
         """Clients write through the primary's Service all through the block; 100 rows are in at first."""
         ledger = MySQLLedger(self._entry, _APP, **how)
-        task = asyncio.create_task(ledger.write())
-        try:
-            await self.writes(ledger, 100)
-            ledger.reset_gap()
+        async with writing_to(ledger, lambda one: self.writes(one, 100)):
             yield ledger
-        finally:
-            ledger.stop()
-            await task
 
     async def writes(self, ledger: MySQLLedger, count: int, *, within: float = 120.0) -> None:
         """Wait for so many more rows."""

@@ -409,6 +409,8 @@ class World:
                 it.paused = verb.upper() == "PAUSE"
                 self.moved()
                 return "OK"
+            case ["CLIENT", verb, *_] if verb.upper() == "LIST":
+                return ""  # replicas come by no connection here
             case ["CLIENT", verb, "USER", name, *_] if verb.upper() == "KILL" and name not in it.known:
                 return Error(f"ERR No such user '{name}'")
             case ["CLIENT", verb, "TYPE" | "USER", _, *_] if verb.upper() == "KILL":

@@ -123,6 +123,7 @@ TIERS: dict[str, dict[str, Callable[[], object]]] = {
     "full": _of_full(),
     "cluster": _of_cluster(),
     "matrixone": {"mo-service": mo_service.build},
+    "clusters": {"mo-service": mo_service.build, "versitygw": versitygw},
     # Minutes of two processors; its tests are not among those of CI.
     "nightly": {
         "prometheus": prometheus,

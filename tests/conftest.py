@@ -17,7 +17,10 @@ from hack.kubernetes.specs import Programs
 from tests.by_operator import left_out, marker_of, names, note_seconds
 from tests.standstill import Standstill, standstill
 
+from mooring.runtime.log import secrets
+
 __all__ = [
+    "LONGEST",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_configure",
@@ -26,8 +29,39 @@ __all__ = [
     "stood",
 ]
 
-#: The ledgers' tests (embedded) and the campaigns (unit).
-_LONG = Path(__file__).resolve().parent / "testing"
+TESTS = Path(__file__).resolve().parent
+#: Files that take longest, the longest first: those of the embedded tier, then those of the unit tier.
+LONGEST = (
+    "embedded/test_redis_faults.py",
+    "embedded/test_life.py",
+    "embedded/test_redis_password.py",
+    "embedded/test_redis_changes.py",
+    "embedded/test_redis_tls.py",
+    "testing/test_ledger.py",
+    "embedded/test_mysql_backup.py",
+    "embedded/test_rec_adopt.py",
+    "embedded/test_mysql_archive.py",
+    "embedded/test_redis_input.py",
+    "operators/redis/cluster/test_strangers.py",
+    "embedded/test_rec_scale.py",
+    "embedded/test_rec_timeout.py",
+    "operators/redis/sentinel/test_faults.py",
+    "embedded/test_mysql_faults.py",
+    "operators/redis/cluster/test_traps.py",
+    "examples/test_guide.py",
+    "embedded/test_redis_roll.py",
+    "embedded/test_rec_input.py",
+    "embedded/test_rec_life.py",
+    "bench/test_matrixone_campaign.py",
+    "operators/redis/cluster/test_mover.py",
+    "runtime/test_handover.py",
+    "hack/test_mutants.py",
+    "console/test_oidc.py",
+    "testing/test_campaign.py",
+    "testing/test_planted_bugs.py",
+    "operators/mysql/test_gate.py",
+    "cli/test_services.py",
+)
 _BUILD_FAILED = pytest.StashKey[BuildError | DebianError]()
 
 
@@ -44,14 +78,15 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests with the operator they are about, and begin with the long files that would else come last.
+    """Mark tests with the operator they are about, and begin with the longest files.
 
     A worker takes whole files: one that begins a long one at the end of a tier lets the others wait for it.
     """
     for item in items:
         if marker := marker_of(item.path):
             item.add_marker(marker)
-    items.sort(key=lambda item: item.path.parent != _LONG)
+    rank = {TESTS / file: number for number, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -94,6 +129,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for file, outcomes in counts.items():
         said = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if outcome)
         terminalreporter.write_line(f"{seconds[file]:6.1f} s  {file}: {said}")
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_the_test() -> Iterator[None]:
+    """What one test calls a secret is not cut out of the texts of the tests after it."""
+    before = secrets._values.copy()
+    yield
+    if secrets._values != before:
+        secrets._values, secrets._pattern = before, None
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.actor.greetings import (
     running,
 )
 
-from mooring.actor import Context, ObserveWrote, Outcome
+from mooring.actor import Context, InSync, ObserveWrote, Outcome
 from mooring.kube import Client, Forbidden, Key, MergePatch, NotFound
 from mooring.kube.objects.core import ConfigMap
 from mooring.kube.objects.events import Event
@@ -190,6 +190,22 @@ async def test_the_finalizer_waits_for_finalize() -> None:
 
         await eventually(gone)
         assert actor.cleaned == ["a"]
+
+
+async def test_an_object_goes_when_finalize_is_done_though_that_asks_for_another_look() -> None:
+    class Restless(Finalizing):
+        async def finalize(self, ctx: Context[Greeting]) -> Outcome:
+            return InSync(again=60.0)
+
+    async with running(Restless()) as client:
+        await client.create(greeting())
+        await eventually(ready(client))
+        await client.delete(Greeting, "a", namespace="default")
+
+        async def gone() -> bool:
+            return not (await client.list(Greeting, namespace="default")).items
+
+        await eventually(gone)
 
 
 async def test_finalize_without_a_finalizer_is_refused_at_the_start() -> None:

@@ -109,3 +109,10 @@ def test_immutable_fields_are_sent_as_found() -> None:
     assert sent.spec.selector == LabelSelector(match_labels={"a": "old"})
     assert sent.spec.pod_management_policy == "OrderedReady"
     assert sent.spec.replicas == 5
+
+
+def test_the_type_of_a_secret_that_a_person_made_is_sent_as_found() -> None:
+    wanted = stamped(core.Secret(metadata=ObjectMeta(name="a"), type="Opaque", data={"password": "eA=="}))
+    live = core.Secret(metadata=wanted.metadata, type="kubernetes.io/basic-auth", data={"password": "eA=="})
+    assert differs(wanted, live) == "type"
+    assert differs(as_found(wanted, live), live) == ""

@@ -19,6 +19,8 @@ from bench.matrixone_faults import markdown as matrixone_page
 from bench.mysql_faults import MySQLLane
 from bench.tally import CLASSES, Outcome, percentile, report, table, trouble
 
+from bench import mysql_faults
+
 ROOT = Path(__file__).resolve().parents[2]
 LANES: list[type[Lane]] = [SentinelLane, ClusterLane, MySQLLane, MatrixOneLane]
 FINE = Outcome(number=1, lane=0, cause="master-killed", victim="redis-0", acknowledged=500, confirmed=250)
@@ -111,9 +113,11 @@ def test_lost_rows_of_matrixone_are_on_its_page() -> None:
         "load": 1,
         "minutes": 1.0,
         "seed": 7,
+        "operator_restarts": 3,
         **report([struck]),
     }
     text = matrixone_page(figures)
+    assert "The operator lost its Lease and ended 3 times." in text
     assert "500 acknowledged rows, of which **2 lost**" in text
     assert "| compute-node-killed | 1 | 500 | 2 | 1.5 / 1.5 | 0 / 0 |" in text
     assert "FAILED: 1 (compute-node-killed): 2 confirmed writes lost" in text
@@ -144,3 +148,26 @@ def test_faults_strike_real_servers_and_are_counted(words: list[str], tmp_path: 
     assert sorted(figures["causes"]) == causes
     assert figures["acknowledged"] > 100
     assert figures["causes"]["master-emptied"]["gap"]["max"] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "figures", "image"),
+    [
+        ("mysql_faults.json", {}, "mysql_faults"),
+        ("mariadb_faults.json", {}, "mariadb_faults"),
+        ("raw.json", {"image": "mysql:9.7"}, "mysql:9.7"),
+    ],
+)
+def test_figures_from_a_file_are_of_the_servers_it_names(
+    tmp_path: Path, name: str, figures: dict[str, str], image: str
+) -> None:
+    source = tmp_path / name
+    source.write_text(json.dumps(figures))
+    assert mysql_faults.image_in(source) == image
+
+
+def test_figures_that_name_no_servers_are_refused(tmp_path: Path) -> None:
+    source = tmp_path / "raw.json"
+    source.write_text("{}")
+    with pytest.raises(SystemExit, match="neither its figures nor its name say mysql or mariadb"):
+        mysql_faults.image_in(source)

@@ -1,4 +1,4 @@
-"""The campaigns of MatrixOne's claims and restores: a sample of each, and mistakes planted into the operator that they find."""
+"""The campaigns of MatrixOne's clusters, claims and restores: a sample of each, and mistakes planted into the operator that they find."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from mooring.operators.backup.agent import Result
 from mooring.operators.matrixone.backup import restore_actor, rules
 from mooring.operators.matrixone.cluster.actor import ClusterActor
 from mooring.operators.matrixone.cnset import actor as cnset_actor
-from mooring.operators.matrixone.cnset import pooling
+from mooring.operators.matrixone.cnset import drain, pooling
+from mooring.operators.matrixone.cnset import plan as cnset_plan
+from mooring.operators.matrixone.logset import plan as logset_plan
 from mooring.operators.matrixone.look import Keeper
 from mooring.operators.matrixone.pool import claim, claim_actor, moving, pods, warm
 from mooring.operators.matrixone.pool.labels import BOUND, IDLE, PHASE
@@ -28,6 +30,8 @@ from mooring.testing.workload import play
 PODS = "/api/v1/namespaces/default/pods"
 GROUP = "/apis/core.matrixorigin.io/v1alpha1/namespaces/default"
 SAMPLES = {
+    "cluster": f"crash-before at PATCH {PODS}/mo-main-cn-0 ",
+    "roll": f"crash-after at DELETE {PODS}/mo-log-2",
     "claim": f"crash-after at PATCH {PODS}/warm-cn-0 ",
     "set": f"lost-answer at POST {GROUP}/cnclaims",
     "move": f"crash-before at PATCH {GROUP}/cnclaims/one ",
@@ -171,7 +175,23 @@ def _both(one: AbstractContextManager[object], other: AbstractContextManager[obj
         yield
 
 
+def stops_what_serves() -> AbstractContextManager[object]:
+    """Stops compute nodes at once."""
+
+    def leave(snapshot: Any, member: Any, why: str, *, others: int) -> Any:
+        return drain._stop(member, why)
+
+    return mock.patch.object(cnset_plan, "leave", leave)
+
+
+def rolls_all_log_stores() -> AbstractContextManager[object]:
+    """Recreates a log store while another one has not come back."""
+    return mock.patch.object(logset_plan, "unsettled", return_value="")
+
+
 PLANTED = (
+    Planted(patch=stops_what_serves, workload="cluster", says="was stopped with a session"),
+    Planted(patch=rolls_all_log_stores, workload="roll", says="while another log store is away"),
     Planted(patch=takes_what_others_have, workload="claim", says="went from one claim to another one"),
     Planted(patch=idle_at_once, workload="claim", says="became Idle and was Bound"),
     Planted(patch=sessions_stay, workload="claim", says="is idle with a session of one"),
@@ -190,6 +210,8 @@ PLANTED = (
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda one: one.patch.__name__)
 async def test_a_mistake_planted_in_the_matrixone_operator_is_found(planted: Planted) -> None:
     with planted.patch():
-        trace = await play(WORKLOADS[f"matrixone-{planted.workload}"](), Plan())
+        trace = await play(
+            WORKLOADS[f"matrixone-{planted.workload}"](), Plan(), until=lambda said: planted.says in said
+        )
 
     assert any(planted.says in one for one in trace.violations), trace.violations[:10]

@@ -554,7 +554,7 @@ async def test_the_model_goes_the_way_of_real_servers_when_told_at_random(both: 
 
 def test_every_command_that_the_operator_sends_is_compared() -> None:
     sent: set[str] = set()
-    for file in ("sentinel/steps.py", "sentinel/topology.py", "passwords.py"):
+    for file in ("sentinel/steps.py", "sentinel/topology.py", "passwords/steps.py", "passwords/seen.py"):
         text = (ROOT / "src/mooring/operators/redis" / file).read_text()
         for first, second in re.findall(r'(?<!with)\(\s*"([A-Z]{3,})"(?:, "([A-Z]+)")?', text):
             sent.add(_head([first, second]).strip() if second else first)

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import yaml
-from hack.kubernetes.controlplane import ControlPlane
 from hack.released import NAMESPACE
 
 from mooring.kube.objects.rbac import PolicyRule
 
-__all__ = ["Right", "asked", "granted", "granted_in"]
+__all__ = ["Logged", "Right", "asked", "granted", "granted_in"]
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{{}}"
 #: API group, resource with subresource, verb.
 Right = tuple[str, str, str]
 
 
+class Logged(Protocol):
+    """What has an audit log."""
+
+    @property
+    def audit_log(self) -> Path:
+        """One JSON Event a line."""
+        ...
+
+
 def asked(
-    plane: ControlPlane, since: int, account: str = "mooring", *, namespace: str = ""
+    plane: Logged, since: int, account: str = "mooring", *, namespace: str = ""
 ) -> Iterator[tuple[Right, int]]:
     """What the operator's account asked for since so many bytes of the log, and the status of the answer.
 

@@ -43,7 +43,7 @@ def _metrics_of(query: str) -> set[str]:
 
 
 def test_every_alert_has_severity_texts_and_a_runbook_and_every_runbook_an_alert() -> None:
-    sections = re.split(r"^## ", RUNBOOKS, flags=re.MULTILINE)[1:]
+    sections = re.split(r"^### ", RUNBOOKS, flags=re.MULTILINE)[1:]
     explained = {section.partition("\n")[0].strip(): section for section in sections}
     assert sorted(explained) == sorted(ALERTS)
     for name, section in explained.items():

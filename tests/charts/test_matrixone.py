@@ -15,8 +15,10 @@ from hack.images.recipes import build
 from hack.kubernetes.controlplane import ControlPlane
 from hack.operations import ROOT, Command, at_hand, commands, differs, run
 from tests.charts.helm import Provided, tell
+from tests.embedded.test_matrixone_directory import CLAIM, CLUSTER, SHARED, round_trip
 
 from mooring.kube.objects.core import Pod
+from mooring.operators.matrixone.types import BackupJob, MatrixOneCluster
 from mooring.operators.mysql.dial import Dial, DialError
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.ledger_mysql import MySQLLedger
@@ -115,6 +117,26 @@ async def pods(bed: Bed | ClusterBed) -> set[str]:
     """The UIDs of the cluster's pods."""
     found: list[Pod] = await bed.pods("default", "matrixorigin.io/cluster=mo")
     return {one.metadata.uid or "" for one in found}
+
+
+async def test_a_backup_in_a_directory_is_restored_into_a_new_cluster(provided: Provided) -> None:
+    bed, name = provided.bed, "backups"
+    await provided.helm.install(name, "--set", "operators=matrixone")
+    await bed.apply(CLAIM)
+    await bed.apply(CLUSTER.format(name="one", restore="", shared=SHARED))
+    began = time.monotonic()
+    await round_trip(bed, within=600)
+    tell(f"made, backed up, verified and restored in {time.monotonic() - began:.0f} s")
+    for kind in (MatrixOneCluster, BackupJob):
+        for one in (await bed.client.list(kind, namespace="default")).items:
+            await bed.client.delete(kind, one.metadata.name or "", namespace="default")
+
+    async def gone() -> bool:
+        left = [await bed.client.list(kind, namespace="default") for kind in (MatrixOneCluster, BackupJob)]
+        return not any(one.items for one in left)
+
+    await bed.until(gone, "the clusters and the backup jobs are gone", within=300, every=0.5)
+    await provided.helm("uninstall", name, "--wait")
 
 
 async def test_every_command_on_the_page_under_clients(provided: Provided, tmp_path: Path) -> None:

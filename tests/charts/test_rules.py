@@ -32,10 +32,11 @@ LEASES = (LEASE, "mooring-redis-cluster-all")
 #: cannot be decoded, which the schema of backups keeps away, to read the log of a backup that takes minutes, to look at the
 #: process of a master that hangs, and to make claims of nodes to come where they are to be larger, which the storage class
 #: of this cluster does not allow.
-BACKUPS = {("", "pods/log", "get")} | {
-    ("redis.mooring.dev", f"{kind}{part}", verb)
-    for kind in ("redisbackups", "redisbackupschedules")
-    for part, verb in (("/finalizers", "update"), ("", "get"))
+BACKUPS = {
+    ("", "pods/log", "get"),
+    ("redis.mooring.dev", "redisbackups/finalizers", "update"),
+    ("redis.mooring.dev", "redisbackups", "get"),
+    ("redis.mooring.dev", "redisbackupschedules", "get"),
 }
 UNSEEN = {
     "mooring": {("redis.kun", "redisclusters/finalizers", "update"), *BACKUPS},

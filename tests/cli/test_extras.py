@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
 #: What the extras bring, and the part of the package that is not in the container image.
-EXTRAS = ("cel_expr_python", "re2", "tzdata")
+EXTRAS = ("cel_expr_python", "re2")
 RUN = """
 import sys
 for name in {blocked!r}:
@@ -65,3 +66,18 @@ def test_the_image_of_the_operators_says_that_it_has_no_control_plane() -> None:
     status, _, error = run_without((*EXTRAS, "mooring.local"), "up", "--help")
     assert status == 1
     assert "this image holds the operators alone" in error
+
+
+def test_time_zones_are_known_where_the_system_has_none() -> None:
+    program = (
+        "from mooring.kube.cron import parse_schedule\n"
+        "print(type(parse_schedule('0 3 * * *', 'Europe/Berlin')).__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONTZPATH": ""},
+    )
+    assert (done.returncode, done.stderr) == (0, "")

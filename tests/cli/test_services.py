@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from importlib import resources
@@ -19,8 +16,7 @@ from tests.console.bed import ADMIN, ANN
 from tests.console.served import Cluster, cluster
 
 from mooring.catalog import KINDS
-from mooring.cli.completion import words
-from mooring.cli.main import COMMANDS, main
+from mooring.cli.main import main
 
 REDIS = "/apis/redis.kun/v1beta1/namespaces/team-a/redisclusters"
 SECRET = "s3cret-word"
@@ -265,71 +261,21 @@ async def test_entries_of_the_cluster_are_offered_too(shell: Shell) -> None:
     assert "ServiceTemplate wrong: spec.display.title.zh: missing" in await shell.run("get")
 
 
-# --- completion
+# --- switchover
 
 
-@pytest.mark.parametrize(
-    ("typed", "wanted"),
-    [
-        ("cre", ["create"]),
-        ("completion z", ["zsh"]),
-        ("catalog l", ["list", "lint"]),
-        ("catalog show redis-s", ["redis-sentinel"]),
-        ("create redis-s", ["redis-sentinel"]),
-        ("create redis-sentinel a --plan ", ["small", "medium", "large"]),
-        ("create redis-sentinel a --set si", ["size="]),
-        ("create redis-sentinel a --set disablePersistence=t", ["disablePersistence=true"]),
-        ("create redis-cluster a --set pass", []),
-        ("create redis-cluster a --set-file pass", ["password="]),
-        ("delete redis-sentinel a --y", ["--yes"]),
-        ("create nothing a --set s", []),
-        ("run --sc", []),
-    ],
-)
-def test_words_are_completed(typed: str, wanted: list[str]) -> None:
-    assert words(typed.split(" "), list(COMMANDS)) == wanted
-
-
-def launcher(place: Path) -> None:
-    program = place / "mooring"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m mooring "$@"\n')
-    program.chmod(0o755)
-
-
-@pytest.mark.parametrize(
-    ("typed", "wanted"),
-    [
-        (["create", "redis-s"], ["redis-sentinel"]),
-        (["create", "redis-sentinel", "a", "--set", "si"], ["size="]),
-        (["create", "redis-sentinel", "a", "--set", "disablePersistence", "=", "f"], ["false"]),
-    ],
-)
-def test_bash_takes_the_script(tmp_path: Path, typed: list[str], wanted: list[str]) -> None:
-    launcher(tmp_path)
-    script = (
-        f'PATH={tmp_path}:$PATH; source <(mooring completion bash); COMP_WORDS=(mooring "$@"); '
-        'COMP_CWORD=$(($#)); _mooring; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    done = subprocess.run(["bash", "-c", script, "bash", *typed], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == wanted
-
-
-def test_fish_takes_the_script(tmp_path: Path) -> None:
-    launcher(tmp_path)
-    script = (
-        f"set PATH {tmp_path} $PATH; mooring completion fish | source; "
-        "complete --do-complete 'mooring create redis-sentinel a --set disablePersistence=f'"
-    )
-    home = {
-        **os.environ,
-        "HOME": str(tmp_path),
-        "XDG_DATA_HOME": str(tmp_path),
-        "XDG_CONFIG_HOME": str(tmp_path),
-    }
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", script], env=home, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["disablePersistence=false"]
+async def test_a_switchover_finds_the_one_cluster_of_a_name(shell: Shell) -> None:
+    nothing = await shell.run("switchover", "cache", status=1)
+    assert "there is no cache in team-a; these kinds have a switchover: redisclusters.redis.kun," in nothing
+    assert "backups" not in nothing
+    assert "backups" not in await shell.run("switchover", "pod/cache", status=1)
+    await shell.run("create", "redis-sentinel", "cache")
+    assert "no server leads at present" in await shell.run("switchover", "cache", status=1)
+    await shell.run("create", "redis-cluster", "cache")
+    several = await shell.run("switchover", "cache", status=1)
+    assert "redisclusters.redis.kun/cache, redisclusters.redis.middleware.hc.cn/cache" in several
+    named = await shell.run("switchover", "redisclusters.redis.kun/cache", status=1)
+    assert "no server leads at present" in named
 
 
 # --- backup
@@ -369,10 +315,3 @@ async def test_a_service_is_backed_up_and_a_new_one_made_of_the_backup(shell: Sh
     assert spec["restoreFrom"] == {"backup": "first"}
     assert (spec["size"], spec["resources"]["limits"]["memory"]) == (5, "2Gi")
     assert "has no backups" in await shell.run("backup", "rabbitmq", "cache", status=1)
-
-
-def test_words_of_backups_are_completed() -> None:
-    assert words(["backup", "mysql", "shop", "--in", "s"], []) == ["schedules"]
-    assert "claim=" in words(["backup", "mysql", "shop", "--set", "c"], [])
-    assert words(["backup", "mysql", "shop", "--in", "schedules", "--set", "sch"], []) == ["schedule="]
-    assert words(["create", "mysql", "shop", "--from", ""], []) == ["backups/"]

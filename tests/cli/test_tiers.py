@@ -11,6 +11,7 @@ from typing import IO
 
 import pytest
 from tests.by_operator import marker_of
+from tests.conftest import LONGEST, TESTS
 
 from mooring.cli import main, tests
 from mooring.local.node import rootless
@@ -185,3 +186,7 @@ def test_tiers_that_mostly_wait_run_side_by_side_and_their_output_follows(
     monkeypatch.setenv("PATH", os.environ["PATH"])
     assert status("--tier", "matrixone", "--tier", "browser") == 1
     assert "of the tier beside" in capfd.readouterr().out
+
+
+def test_files_that_begin_first_are_there() -> None:
+    assert [file for file in LONGEST if not (TESTS / file).is_file()] == []

@@ -662,8 +662,9 @@ SCENARIOS: dict[str, list[Step]] = {
         post(CM, cm("a", labels={"v": "1"})),
         post(CM, cm("b", labels={"v": "1"})),
         get(CM + "?labelSelector=v&resourceVersion={rv:0}&resourceVersionMatch=Exact"),
-        get(CM + "?labelSelector=v&resourceVersion={rv:0}&resourceVersionMatch=NotOlderThan"),
+        # First: from then on what the real server answers from its memory has both objects.
         get(CM + "?labelSelector=v&resourceVersion={rv:1}"),
+        get(CM + "?labelSelector=v&resourceVersion={rv:0}&resourceVersionMatch=NotOlderThan"),
         get(CM + "?labelSelector=v&resourceVersion=0"),
         get(CM + "?resourceVersionMatch=Exact"),
         get(CM + "?resourceVersion=0&resourceVersionMatch=Exact"),

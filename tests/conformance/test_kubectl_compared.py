@@ -141,5 +141,5 @@ def test_kubectl_says_the_same_to_both(
     assert not different, "\n\n".join(different)
 
 
-def test_the_sessions_are_many() -> None:
+def test_so_many_different_commands_are_compared() -> None:
     assert len({invocation for session in SESSIONS.values() for invocation in session}) >= _LEAST

@@ -22,17 +22,18 @@ from hack.kubernetes.controlplane import ControlPlane
 from tests.operators.redis.cluster import stage as rec
 
 from mooring.local.node.images import Catalog
+from mooring.local.node.node import Settings
 from mooring.operators.mysql import OPERATOR as MYSQL
 from mooring.operators.mysql.topology import Flavor
 from mooring.operators.registry import Operator
 from mooring.runtime import configure_logging
 from mooring.runtime.log import Secrets, secrets
-from mooring.testing.bed import Bed, KubernetesBed
+from mooring.testing.bed import QUICK, Bed, KubernetesBed
 from mooring.testing.mysql_stage import MySQLStage
 from mooring.testing.mysql_stage import manifest as mysql_manifest
 from mooring.testing.redis import RedisStage, manifest
 
-__all__ = ["QUICK_SENTINELS", "Make", "MakeCluster", "MakeMySQL", "bed_with", "make_bed", "real_bed"]
+__all__ = ["QUICK_SENTINELS", "REAL", "Make", "MakeCluster", "MakeMySQL", "bed_with", "make_bed", "real_bed"]
 
 #: Run the tests of clusters on a real control plane.
 REAL = os.environ.get("MOORING_TEST_BED") == "kubernetes"
@@ -42,6 +43,8 @@ DEFINITIONS = HERE.parents[1] / "crds"
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 SERVICES, PODS = f"10.{171 + 2 * _WORKER}.0.0/16", f"10.{172 + 2 * _WORKER}.0.0/16"
 
+#: Files about MatrixOne whose module's bed is the one that was asked for.
+_MATRIXONE = ("test_matrixone_life.py", "test_matrixone_backup.py")
 #: Sentinels that decide fast; with the defaults' 5 s the tests would mostly wait.
 QUICK_SENTINELS = ("down-after-milliseconds 1500", "failover-timeout 3000")
 
@@ -54,12 +57,14 @@ _NUMBERS = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs on the real control plane when that is asked for, and say why the rest does not."""
     for item in items if REAL else ():
-        if item.path.parent == HERE and item.path.name.startswith(
-            ("test_redis_", "test_rec_", "test_mysql_")
+        matrixone = item.path.name in _MATRIXONE
+        if item.path.parent == HERE and (
+            matrixone or item.path.name.startswith(("test_redis_", "test_rec_", "test_mysql_"))
         ):
             item.add_marker(pytest.mark.clusters)
             item.add_marker(pytest.mark.kubernetes)
-            if not {"shared_bed", "old_bed", "plane", "mysql_plane"} & set(getattr(item, "fixturenames", ())):
+            asked = {"shared_bed", "old_bed", "plane", "mysql_plane"} & set(getattr(item, "fixturenames", ()))
+            if not matrixone and not asked:
                 item.add_marker(pytest.mark.skip(reason="is about an embedded plane of its own"))
 
 
@@ -97,13 +102,14 @@ def make_bed(
     directory: Path,
     *,
     operators: Sequence[Operator] | None = None,
+    settings: Settings = QUICK,
     catalog: Catalog | None = None,
 ) -> Bed | KubernetesBed:
     """The bed that tests of clusters run on."""
     if not REAL:
-        return Bed(directory, operators=operators, catalog=catalog)
+        return Bed(directory, operators=operators, settings=settings, catalog=catalog)
     kubeconfig = request.getfixturevalue("real_kubernetes")
-    return real_bed(directory, kubeconfig, operators=operators, catalog=catalog)
+    return real_bed(directory, kubeconfig, operators=operators, settings=settings, catalog=catalog)
 
 
 def real_bed(directory: Path, kubeconfig: Path, **how: Any) -> KubernetesBed:
@@ -202,6 +208,11 @@ async def make(plane: Bed | KubernetesBed) -> AsyncIterator[Make]:
 
 # --- MySQL and MariaDB
 
+#: Seconds that a new cluster may take until it is whole: each server of MySQL makes its files first, also on a busy machine.
+_MADE = 120.0
+#: The same where it begins with a backup: a Job makes the files, starts a server on them and ends it, before any pod is made.
+_RESTORED = 240.0
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def mysql_plane(request: pytest.FixtureRequest) -> AsyncIterator[Bed | KubernetesBed]:
@@ -223,7 +234,7 @@ async def _handed_on(
 @pytest_asyncio.fixture(loop_scope="module")
 async def mysql(_handed_on: MySQLStage) -> MySQLStage:
     """The module's cluster of three, whole: a test leaves it such that it becomes so again by itself."""
-    await _handed_on.exact(within=60)
+    await _handed_on.exact(within=_MADE)
     return _handed_on
 
 
@@ -251,7 +262,7 @@ async def make_mysql(
             stack.push_async_callback(stage.delete, claims=True)
             await mysql_plane.apply(mysql_manifest(stage.name, **{"image": _image_of(request), **how}))
             if exact:
-                await stage.exact(within=60)
+                await stage.exact(within=_RESTORED if "restoreFrom" in how else _MADE)
             return stage
 
         yield one

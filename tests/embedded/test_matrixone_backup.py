@@ -20,7 +20,8 @@ import pytest_asyncio
 import yaml
 from asyncmy.errors import MySQLError
 from hack.build import versitygw
-from tests.embedded.test_matrixone_life import SETTINGS
+from tests.embedded.conftest import make_bed
+from tests.embedded.test_matrixone_life import SETTINGS, cleared
 
 from mooring.kube import MergePatch, NotFound
 from mooring.kube.objects.batch import Job
@@ -38,10 +39,11 @@ from mooring.operators.matrixone.types import (
     SharedStorageProvider,
 )
 from mooring.operators.workload.credentials import secret_value
-from mooring.testing.bed import Bed
+from mooring.testing.bed import Bed, ClusterBed, KubernetesBed
 
 pytestmark = [pytest.mark.mo_service, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
+Beds = Bed | KubernetesBed | ClusterBed
 KEY, SECRET = "rootkey0123", "root/secret+0123456789"
 STORE = f"""
 apiVersion: v1
@@ -138,25 +140,28 @@ def catalog() -> Catalog:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bed() -> AsyncIterator[Bed]:
+async def bed(request: pytest.FixtureRequest) -> AsyncIterator[Bed | KubernetesBed]:
     path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
     try:
-        async with Bed(path, operators=[OPERATOR], settings=SETTINGS, catalog=catalog()) as running:
+        async with make_bed(
+            request, path, operators=[OPERATOR], settings=SETTINGS, catalog=catalog()
+        ) as running:
             await running.apply(STORE)
             await running.until(lambda: ready_pod(running, "s3"), "the S3 server is ready", within=60)
             await running.apply(CLUSTER.format(name="one", restore="", s3=s3("one")))
             yield running
+            await cleared(running)
     finally:
         shutil.rmtree(path, ignore_errors=True)
 
 
-async def ready_pod(bed: Bed, name: str) -> bool:
+async def ready_pod(bed: Beds, name: str) -> bool:
     found = await bed.get(Pod, name)
     conditions = (found.status.conditions if found.status else None) or []
     return any(one.type == "Ready" and one.status == "True" for one in conditions)
 
 
-async def ready(bed: Bed, name: str) -> bool:
+async def ready(bed: Beds, name: str) -> bool:
     found = await bed.get(MatrixOneCluster, name)
     conditions = (found.status.conditions if found.status else None) or []
     return any(one.type == "Ready" and one.status == "True" for one in conditions)
@@ -178,14 +183,14 @@ async def pods_of(bed: Bed, cluster: str) -> dict[str, str]:
     return pods
 
 
-async def phase(bed: Bed, kind: Any, name: str) -> str:
+async def phase(bed: Beds, kind: Any, name: str) -> str:
     found = await bed.get(kind, name)
     said = found.status.phase if found.status is not None else None
     return said if said in ("Completed", "Failed") else ""
 
 
 @asynccontextmanager
-async def session(bed: Bed, cluster: str) -> AsyncIterator[Any]:
+async def session(bed: Beds, cluster: str) -> AsyncIterator[Any]:
     service = await bed.get(Service, f"{cluster}-proxy")
     secret = await bed.get(Secret, f"{cluster}-credential")
     assert service.spec is not None
@@ -204,7 +209,7 @@ async def session(bed: Bed, cluster: str) -> AsyncIterator[Any]:
         connection.close()
 
 
-async def answers(bed: Bed, cluster: str) -> bool:
+async def answers(bed: Beds, cluster: str) -> bool:
     """It is ready, and the proxy has learned of the compute node, which takes longer on a busy machine."""
     if not await ready(bed, cluster):
         return False
@@ -223,7 +228,7 @@ async def digest(cursor: Any) -> tuple[int, str]:
     return len(rows), hashlib.sha256(repr(list(rows)).encode()).hexdigest()
 
 
-async def make(bed: Bed, kind: Any, manifest: str, name: str) -> Any:
+async def make(bed: Beds, kind: Any, manifest: str, name: str) -> Any:
     """Apply a job and wait for its end."""
     await bed.apply(manifest)
     await bed.until(lambda: phase(bed, kind, name), f"{name} ends", within=180, every=0.2)
@@ -246,7 +251,7 @@ async def gone(bed: Bed, kind: Any, name: str, namespace: str = "default") -> bo
 
 
 async def test_a_backup_is_restored_into_a_new_cluster(bed: Bed) -> None:
-    await bed.until(lambda: ready(bed, "one"), "the cluster on S3 is ready", within=240, every=0.2)
+    await bed.until(lambda: answers(bed, "one"), "the cluster on S3 serves", within=240, every=0.2)
     async with session(bed, "one") as cursor:
         await cursor.execute("create database t")
         await cursor.execute("create table t.n (a int primary key, b varchar(60))")
@@ -277,7 +282,7 @@ async def test_a_backup_is_restored_into_a_new_cluster(bed: Bed) -> None:
     assert (over.status.phase, over.status.reason) == ("Failed", "TargetInUse")
 
     await bed.apply(CLUSTER.format(name="two", restore=f"restoreFrom: {done.status.backup}", s3=s3("two")))
-    await bed.until(lambda: ready(bed, "two"), "the restored cluster is ready", within=240, every=0.2)
+    await bed.until(lambda: answers(bed, "two"), "the restored cluster serves", within=240, every=0.2)
     async with session(bed, "two") as cursor:
         assert await digest(cursor) == before
         await cursor.execute("insert into t.n values (99999, 'new')")
@@ -345,7 +350,7 @@ async def test_no_key_shows_in_process_lists(bed: Bed) -> None:
     assert all("******" in one and SECRET not in one and KEY not in one for one in seen), seen
 
 
-async def verified(bed: Bed, name: str) -> Any:
+async def verified(bed: Beds, name: str) -> Any:
     """The BackupJob once its test restore is over, if it is."""
     found = await bed.get(BackupJob, name)
     known = found.status.verified if found.status is not None else None
@@ -381,6 +386,34 @@ async def rows_of(cursor: Any) -> tuple[int, str]:
 async def fill(cursor: Any, first: int, last: int) -> None:
     values = f"select result, concat('v', result) from generate_series({first}, {last}) g"
     await cursor.execute(f"insert into c.n {values}")
+
+
+TOOL = """
+  image: mariadb:10.11
+  verify: true
+  overlay:
+    command: [sh, -ec]
+    args:
+      - |
+        printf '[client]\\nuser=%s\\npassword=%s\\n' "$(cat "$BACKUP_LOGIN/username")" "$(cat "$BACKUP_LOGIN/password")" >/tmp/login
+        mariadb --defaults-file=/tmp/login --host="$BACKUP_HOST" --port="$BACKUP_PORT" --skip-ssl <<END
+        backup '$BACKUP_ID' s3option {'endpoint'='$BACKUP_ENDPOINT', 'bucket'='$BACKUP_BUCKET', 'filepath'='$BACKUP_FILEPATH',
+        'access_key_id'='$(cat "$BACKUP_KEYS/AWS_ACCESS_KEY_ID")', 'secret_access_key'='$(cat "$BACKUP_KEYS/AWS_SECRET_ACCESS_KEY")',
+        'region'='$BACKUP_REGION', 'is_minio'='$BACKUP_IS_MINIO', 'compression'='', 'format'='jsonline', 'jsondata'='object',
+        'parallelism'='$BACKUP_PARALLELISM'};
+        END
+"""
+
+
+async def test_a_tool_of_the_users_writes_a_backup_and_it_is_checked_as_any_other(bed: Bed) -> None:
+    text = BACKUP.format(name="by-tool", s3=s3("by-tool")) + TOOL
+    done = await make(bed, BackupJob, text, "by-tool")
+    assert done.status.phase == "Completed", done.status
+    await bed.until(lambda: verified(bed, "by-tool"), "the backup is tried out", within=180, every=0.2)
+    job = await bed.get(BackupJob, "by-tool")
+    assert job.status is not None
+    assert job.status.verified is not None
+    assert job.status.verified.passed, job.status.verified.message
 
 
 async def test_a_chain_of_incremental_backups_is_verified_and_restored(bed: Bed) -> None:
@@ -465,8 +498,7 @@ async def test_a_damaged_backup_is_never_called_good(bed: Bed) -> None:
 
 async def test_stored_data_goes_with_its_backup(bed: Bed) -> None:
     listed = await bed.client.list(Backup, namespace="")
-    backup = listed.items[0]
-    assert backup.meta is not None
+    backup = next(one for one in listed.items if (one.metadata.name or "").startswith("first-"))
     assert objects(bed, "backups")
     await bed.client.delete(Backup, backup.metadata.name or "", namespace="")
     name = backup.metadata.name or ""

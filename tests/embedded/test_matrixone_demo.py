@@ -11,7 +11,9 @@ from tests.cli.program import ourselves
 pytestmark = [pytest.mark.mo_service, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
-async def test_the_demo_scales_a_cluster_out_and_kills_a_compute_node(directory: Path) -> None:
+async def test_the_demo_scales_a_cluster_out_kills_a_compute_node_and_claims_a_warm_one(
+    directory: Path,
+) -> None:
     program = ourselves(directory)
     program.env["MOORING_CACHE"] = str(cache_root())  # it has the server
     done = await program.run("demo", "--what", "matrixone", seconds=500)
@@ -21,3 +23,6 @@ async def test_the_demo_scales_a_cluster_out_and_kills_a_compute_node(directory:
     assert "scale-out: 0 tries failed, " in done.out
     kill = next(line for line in done.out.splitlines() if "kill -9: " in line)
     assert "; lost 0 of " in kill
+    claim = next(line for line in done.out.splitlines() if "CNClaim acme: " in line)
+    assert "-warm-cn-" in claim
+    assert " serves the account acme " in claim

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.embedded.test_matrixone_backup import answers, digest, make, session, verified
+from tests.embedded.test_matrixone_backup import Beds, answers, digest, make, session, verified
 from tests.embedded.test_matrixone_life import SETTINGS
 
 from mooring.operators.matrixone import OPERATOR
@@ -101,8 +101,9 @@ async def fill(cursor: Any) -> tuple[int, str]:
     return await digest(cursor)
 
 
-async def test_a_backup_in_a_directory_is_restored_into_a_new_cluster(bed: Bed) -> None:
-    await bed.until(lambda: answers(bed, "one"), "the cluster answers", within=240, every=0.2)
+async def round_trip(bed: Beds, *, within: float = 240) -> None:
+    """Back the cluster "one" up into a directory, try the backup out, and make the cluster "two" of it."""
+    await bed.until(lambda: answers(bed, "one"), "the cluster answers", within=within, every=0.2)
     async with session(bed, "one") as cursor:
         before = await fill(cursor)
     done = await make(bed, BackupJob, BACKUP, "first")
@@ -111,7 +112,7 @@ async def test_a_backup_in_a_directory_is_restored_into_a_new_cluster(bed: Bed) 
     assert backup.meta is not None
     assert int(str(backup.meta.size)) > 100_000
 
-    await bed.until(lambda: verified(bed, "first"), "the backup is tried out", within=240, every=0.2)
+    await bed.until(lambda: verified(bed, "first"), "the backup is tried out", within=within, every=0.2)
     known = (await bed.get(BackupJob, "first")).status
     assert known is not None
     assert known.verified is not None
@@ -123,7 +124,7 @@ async def test_a_backup_in_a_directory_is_restored_into_a_new_cluster(bed: Bed) 
 
     restore = f"restoreFrom: {done.status.backup}"
     await bed.apply(CLUSTER.format(name="two", restore=restore, shared=SHARED))
-    await bed.until(lambda: answers(bed, "two"), "the restored cluster answers", within=240, every=0.2)
+    await bed.until(lambda: answers(bed, "two"), "the restored cluster answers", within=within, every=0.2)
     async with session(bed, "two") as cursor:
         assert await digest(cursor) == before
         await cursor.execute("insert into t.n values (99999, 'new')")
@@ -131,3 +132,7 @@ async def test_a_backup_in_a_directory_is_restored_into_a_new_cluster(bed: Bed) 
     assert found.status is not None
     assert found.status.restore is not None
     assert found.status.restore.phase == "Founded"
+
+
+async def test_a_backup_in_a_directory_is_restored_into_a_new_cluster(bed: Bed) -> None:
+    await round_trip(bed)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -167,7 +170,30 @@ async def verified(mysql: MySQLStage) -> None:
         assert pod.metadata.name == primary or (link is not None and link.verifies and link.io_running)
 
 
-async def test_a_certificate_is_replaced_without_a_restart(mysql: MySQLStage) -> None:
+@asynccontextmanager
+async def connecting(mysql: MySQLStage, login: Login) -> AsyncIterator[list[str]]:
+    """New encrypted connections to the primary's Service all through the block, one after another.
+
+    Gives the end of the certificate that each was shown; one that fails ends the block with its error.
+    """
+    made: list[str] = []
+    stop = asyncio.Event()
+
+    async def connect() -> None:
+        address = await mysql.served()
+        while not stop.is_set():
+            async with Dial().open(address, login) as link:
+                made.append((await read_server(link, dialect_of(mysql.flavor))).certificate)
+
+    task = asyncio.create_task(connect())
+    try:
+        yield made
+    finally:
+        stop.set()
+        await task
+
+
+async def test_a_certificate_is_replaced_without_a_restart(mysql: MySQLStage) -> None:  # trap 26
     now = datetime.now(UTC)
     await mysql.patch({"tls": {}})
     await mysql.whole(within=90)
@@ -180,9 +206,17 @@ async def test_a_certificate_is_replaced_without_a_restart(mysql: MySQLStage) ->
     await verified(mysql)
     before = {pod.metadata.uid for pod in await mysql.pods()}
     mine = pair(days=(now - datetime(2026, 1, 1, tzinfo=UTC)).days + 40)
-    await put(mysql, "mine", mine)
-    await mysql.patch({"tls": {"secretName": "mine"}})
-    await mysql.bed.until(lambda: shows(ends(mine)), "servers show the user's", within=90)
+    encrypted = replace(await mysql.login("root"), tls=trust({}))
+    async with mysql.writing(login=encrypted) as ledger, connecting(mysql, encrypted) as made:
+        await put(mysql, "mine", mine)
+        await mysql.patch({"tls": {"secretName": "mine"}})
+        await mysql.bed.until(lambda: shows(ends(mine)), "servers show the user's", within=90)
+        await mysql.writes(ledger, 50)
+    report = await ledger.check()
+    assert (report.lost_acknowledged, report.errors) == (0, {}), report.text()
+    assert len(made) > 20
+    assert made[0] == ends(own.data or {})
+    assert made[-1] == ends(mine)
     assert {pod.metadata.uid for pod in await mysql.pods()} == before
 
     await put(mysql, "mine", {**mine, "tls.key": pair()["tls.key"]})

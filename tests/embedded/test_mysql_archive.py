@@ -3,66 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 
-import aiohttp
-import msgspec
 import pytest
 from tests.embedded.conftest import MakeMySQL
 from tests.embedded.test_mysql_backup import Backups, eventually
 
 from mooring.kube import MergePatch
 from mooring.kube.objects.apps import Deployment
-from mooring.kube.objects.core import Pod
 from mooring.kube.objects.meta import Condition
-from mooring.operators.mysql.archive.agent import STATUS
 from mooring.operators.mysql.archive.archiver import Report
-from mooring.operators.mysql.dial import Dial, Link
-from mooring.operators.mysql.gtid import Position, parse
-from mooring.operators.mysql.names import ARCHIVE, ARCHIVE_PORT, CLUSTER
 from mooring.operators.mysql.types import MySQLCluster
+from mooring.testing.mysql_rows import TimedRows, archive_report, rows_of
 from mooring.testing.mysql_stage import MySQLStage
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
-
-
-class Rows:
-    """One client that writes a row in each transaction; what the primary had after each, and when."""
-
-    def __init__(self, stage: MySQLStage) -> None:
-        self.stage = stage
-        self.positions: list[Position] = []
-        self.begun: list[datetime] = []
-        self.times: list[datetime] = []
-
-    async def write(self, count: int) -> None:
-        async with on_primary(self.stage) as link:
-            await link.query("CREATE DATABASE IF NOT EXISTS shop")
-            await link.query("CREATE TABLE IF NOT EXISTS shop.log (id INT PRIMARY KEY)")
-            for _ in range(count):
-                self.begun.append(datetime.now(UTC))
-                await link.query(f"INSERT INTO shop.log VALUES ({len(self.positions) + 1})")
-                variable = "gtid_binlog_pos" if self.stage.flavor == "mariadb" else "gtid_executed"
-                row = await link.one(f"SELECT @@GLOBAL.{variable} AS p")
-                self.positions.append(parse(self.stage.flavor, str(row["p"])))
-                self.times.append(datetime.now(UTC))
-
-    def transaction(self, number: int) -> str:
-        """The GTID of the transaction that wrote a row."""
-        position = self.positions[number - 1]
-        if self.stage.flavor == "mariadb":
-            return position.newest()
-        return (position - self.positions[number - 2]).text()
-
-
-@asynccontextmanager
-async def on_primary(stage: MySQLStage) -> AsyncIterator[Link]:
-    """Not by its Service, which follows a failover a moment later."""
-    dial, host = Dial(), await stage.address(await stage.primary())
-    async with dial.open(host, await stage.login("root")) as link:
-        yield link
 
 
 async def condition(stage: MySQLStage, kind: str) -> Condition:
@@ -70,29 +25,9 @@ async def condition(stage: MySQLStage, kind: str) -> Condition:
     return next(found, Condition())
 
 
-async def page(stage: MySQLStage) -> Report | None:
-    """What the archiver of a cluster says itself; the status has it once a minute."""
-    pods = await stage.bed.client.list(
-        Pod, namespace="default", label_selector=f"app.kubernetes.io/name={ARCHIVE},{CLUSTER}={stage.name}"
-    )
-    for pod in pods.items:
-        if pod.status is not None and pod.status.pod_ip:
-            with suppress(aiohttp.ClientError):
-                async with aiohttp.request(
-                    "GET", f"http://{pod.status.pod_ip}:{ARCHIVE_PORT}{STATUS}"
-                ) as answer:
-                    return msgspec.json.decode(await answer.read(), type=Report)
-    return None
-
-
-async def rows_of(stage: MySQLStage) -> list[int]:
-    async with on_primary(stage) as link:
-        return [row["id"] for row in await link.query("SELECT id FROM shop.log ORDER BY id")]
-
-
-async def archived_over_a_failover(mysql: MySQLStage) -> Rows:
+async def archived_over_a_failover(mysql: MySQLStage) -> TimedRows:
     """Thirty rows: ten before the backup ``base``, ten after it, ten after a failover; all of them are archived."""
-    backups, rows = Backups(mysql), Rows(mysql)
+    backups, rows = Backups(mysql), TimedRows(mysql)
     # The archiver holds it while Jobs on other nodes use it.
     target = {"claim": {"name": "archive"}}
     spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -120,7 +55,7 @@ async def archived_over_a_failover(mysql: MySQLStage) -> Rows:
     last = rows.positions[-1].newest()
 
     async def complete() -> Report | None:
-        said = await page(mysql)
+        said = await archive_report(mysql)
         if said is None or said.position != last or not said.complete:
             return None
         return said if datetime.fromisoformat(said.complete) > rows.times[-1] else None
@@ -160,7 +95,7 @@ async def test_new_clusters_begin_at_a_gtid_and_a_time_of_an_archive_over_a_fail
     assert restore is not None
     assert (restore.position, restore.transaction) == (rows.positions[24].newest(), goal)
     # MariaDB writes whole seconds: what was begun within the second of the target may be in.
-    most = sum(1 for at in rows.begun if at.replace(microsecond=0) <= rows.times[14])
+    most = rows.most_at(rows.times[14])
     found = await rows_of(timely)
     assert found == list(range(1, len(found) + 1))
     assert 15 <= len(found) <= most

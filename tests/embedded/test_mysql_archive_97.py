@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.embedded.conftest import MakeMySQL
-from tests.embedded.test_mysql_archive import archived_over_a_failover, begun, rows_of, text
+from tests.embedded.test_mysql_archive import archived_over_a_failover, begun, text
 
+from mooring.testing.mysql_rows import rows_of
 from mooring.testing.mysql_stage import MySQLStage
 
 IMAGE = "mysql:9.7"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.embedded.conftest import MakeMySQL
+from tests.embedded.conftest import REAL, MakeMySQL
 
 from mooring.kube import MergePatch, NotFound
 from mooring.operators.backup import rules
@@ -21,7 +21,7 @@ from mooring.operators.mysql.dial import Dial
 from mooring.testing.mysql_stage import MySQLStage
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mysql-backup.yaml"
-pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(480)]
 
 
 async def eventually(check: Callable[[], Awaitable[Any]], *, within: float = 60.0) -> Any:
@@ -71,14 +71,14 @@ class Backups:
     async def status(self, name: str) -> BackupStatus:
         return (await self.bed.get(MySQLBackup, name)).status or BackupStatus()
 
-    async def over(self, name: str, phase: str = "Succeeded") -> BackupStatus:
+    async def over(self, name: str, phase: str = "Succeeded", *, within: float = 60.0) -> BackupStatus:
         async def check() -> BackupStatus | None:
             status = await self.status(name)
             assert status.phase != "Failed" or phase == "Failed", status
             return status if status.phase == phase else None
 
         try:
-            found: BackupStatus = await eventually(check)
+            found: BackupStatus = await eventually(check, within=within)
             return found
         except AssertionError:
             raise AssertionError(str(await self.status(name))) from None
@@ -201,6 +201,7 @@ async def test_a_backup_is_verified_by_a_restore_and_one_that_was_changed_is_not
     assert (await backups.status("spoilt")).phase == "Succeeded"
 
 
+@pytest.mark.skipif(REAL, reason="our node gives no API server but the embedded one the logs of its pods")
 async def test_a_slow_backup_says_how_far_it_is(
     mysql: MySQLStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

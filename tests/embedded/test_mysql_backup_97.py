@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.embedded,
     pytest.mark.full,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(480),
 ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mooring.testing.mysql_stage import MySQLStage
 
-pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 
 async def everywhere(mysql: MySQLStage, variable: str) -> set[str]:
@@ -20,11 +20,11 @@ async def result(mysql: MySQLStage, key: str) -> str:
     return found.state if found is not None else ""
 
 
-async def reached(mysql: MySQLStage, key: str, state: str) -> None:
+async def reached(mysql: MySQLStage, key: str, state: str, *, within: float = 30) -> None:
     async def there() -> bool:
         return await result(mysql, key) == state
 
-    await mysql.bed.until(there, f"{key} is {state}", within=30)
+    await mysql.bed.until(there, f"{key} is {state}", within=within)
 
 
 async def test_a_key_that_can_change_live_changes_without_a_restart(mysql: MySQLStage) -> None:
@@ -57,7 +57,7 @@ async def test_a_value_that_was_changed_by_hand_is_corrected(mysql: MySQLStage) 
 async def test_a_key_that_is_read_at_start_rolls_the_servers(mysql: MySQLStage) -> None:
     async with mysql.writing() as ledger:
         await mysql.patch({"config": {"back_log": "111"}})
-        await reached(mysql, "back_log", "Applied")
+        await reached(mysql, "back_log", "Applied", within=90)  # three servers end and start, one by one
         await mysql.whole(within=60)
     assert (await ledger.check()).lost_acknowledged == 0
     await mysql.exact()

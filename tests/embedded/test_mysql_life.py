@@ -16,7 +16,7 @@ from mooring.operators.mysql.types import MySQLClusterSpec
 from mooring.testing.bed import Bed
 from mooring.testing.mysql_stage import MySQLStage, manifest
 
-pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mysql.yaml"
 

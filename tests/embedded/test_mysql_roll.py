@@ -8,7 +8,7 @@ from tests.standstill import Standstill
 
 from mooring.testing.mysql_stage import MySQLStage
 
-pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 
 async def test_a_changed_template_is_rolled_out_without_a_lost_row(

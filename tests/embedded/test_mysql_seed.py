@@ -70,8 +70,10 @@ async def test_a_replica_whose_claim_is_gone_is_copied_and_may_lead(mysql: MySQL
 
 
 async def test_a_server_with_rows_of_its_own_is_copied_anew(mysql: MySQLStage) -> None:
-    await purge(mysql)
     primary = await mysql.primary()
+    # An empty primary proves nothing: no replica is built again after it.
+    await mysql.query(primary, "CREATE DATABASE IF NOT EXISTS shop", account="root")
+    await purge(mysql)
     replica = next(name for pod in await mysql.pods() if (name := pod.metadata.name or "") != primary)
     async with mysql.operators_away():
         await mysql.stray(replica)
@@ -84,6 +86,7 @@ async def test_a_server_with_rows_of_its_own_is_copied_anew(mysql: MySQLStage) -
 
     await mysql.bed.until(rebuilt, f"{replica} without the stray database", within=90)
     await mysql.exact(within=60)
+    assert mysql.set_aside(replica, "stray"), "nothing of the diverged data is kept on the volume"
 
 
 def _overwrite(file: Path) -> None:

@@ -13,7 +13,7 @@ from mooring.operators.mysql.dial import Dial, DialError
 from mooring.operators.mysql.names import SWITCH_TO
 from mooring.testing.mysql_stage import MySQLStage
 
-pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 
 async def another(mysql: MySQLStage) -> str:

@@ -97,7 +97,8 @@ def test_the_wheel_alone_runs_the_demo_in_an_empty_directory(release: Path, tmp_
     assert "./mooring" not in told
     assert not list(empty.iterdir())
     assert "kind: CustomResourceDefinition" in run(mooring, "crds", cwd=empty, env=OUTSIDE)
-    assert (home / "bin" / "kubectl-mooring").exists()  # kubectl mooring ...
+    for program in ("kubectl-mooring", "kubectl_complete-mooring"):  # kubectl mooring ..., and its completion
+        assert (home / "bin" / program).exists()
     done = subprocess.run(
         [mooring, "test"], cwd=empty, env=OUTSIDE, capture_output=True, text=True, check=False
     )

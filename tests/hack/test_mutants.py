@@ -38,7 +38,9 @@ def test_broken_itself():
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # Its tests use no plugin, and without them pytest starts twice as fast.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "thing.py").write_text(SOURCE)
     (tmp_path / "test_thing.py").write_text(TEST)

@@ -13,8 +13,15 @@ from hack.site import PARTS, ROOT
 
 def test_every_page_has_its_place() -> None:
     docs = ROOT / "docs"
-    pages = {path.relative_to(docs) for path in docs.rglob("*.md") if "design" not in path.parts}
+    pages = {path.relative_to(docs) for path in docs.rglob("*.md")}
     assert {str(page.with_suffix("")) for page in pages} == {page for part in PARTS.values() for page in part}
+
+
+def test_every_page_has_one_title() -> None:
+    # The navigation lists every heading of the first level as a page of its own.
+    for page in (ROOT / "docs").rglob("*.md"):
+        outside = "".join(page.read_text().split("```")[::2])
+        assert len(re.findall(r"^# ", outside, re.MULTILINE)) == 1, page
 
 
 @pytest.mark.nightly

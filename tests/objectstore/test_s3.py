@@ -88,7 +88,7 @@ def closed_port() -> int:
         ({}, {"accessKeyId": b"root"}, "SecretEntryMissing"),
         ({"credentials_secret": "absent"}, ROOT, "SecretNotFound"),
         ({"endpoint": "http://nowhere.invalid"}, ROOT, "NameNotResolved"),
-        ({"endpoint": "http://127.0.0.1:{closed}"}, ROOT, "ConnectionFailed"),
+        ({"endpoint": "http://127.0.0.1:{closed}"}, ROOT, "ConnectionRefused"),
         ({"endpoint": "https://127.0.0.1:{port}"}, ROOT, "TLSFailed"),
     ],
 )
@@ -140,6 +140,19 @@ async def test_a_server_that_does_not_answer_is_timed_out(s3: S3Server, prefix: 
             assert (await store.check()).reason == "TimedOut"
             with pytest.raises(TimedOut):
                 await store.head("a")
+
+
+async def test_a_refused_connection_is_told_when_its_retries_outlast_the_call(
+    s3: S3Server, prefix: str
+) -> None:
+    limits = Limits(call=0.5, connect=5, retry=60)
+    async with opened(s3, prefix, limits=limits, endpoint=f"http://127.0.0.1:{closed_port()}") as store:
+        check = await store.check()
+        assert check.reason == "ConnectionRefused", check
+        assert "nothing listens" in check.message
+        assert "endpoint" in check.remedy
+        with pytest.raises(Unreachable, match="nothing listens"):
+            await store.head("a")
 
 
 async def test_the_environment_decides_nothing(

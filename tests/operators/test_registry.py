@@ -97,3 +97,9 @@ def test_durations_are_seconds(parse: Callable[[str], float], text: str, value: 
 def test_a_duration_that_is_none_or_not_positive_is_refused(parse: Callable[[str], float], text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         parse(text)
+
+
+def test_backups_and_what_carries_out_one_task_serve_no_clients() -> None:
+    without = {kind.__name__ for one in OPERATORS.values() for kind in one.kinds if not one.serves(kind)}
+    assert {"MySQLBackup", "RedisBackupSchedule", "BackupJob", "RestoreJob", "BucketClaim"} <= without
+    assert not {"RedisCluster", "MySQLCluster", "MatrixOneCluster", "CNSet"} & without

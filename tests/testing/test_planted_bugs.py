@@ -221,7 +221,7 @@ async def test_a_bug_planted_in_the_sentinel_operator_is_caught(planted: Planted
     if planted.config:
         workload = replace(workload, given=(partial(create, config=planted.config),))
     with in_memory(), planted.patch():
-        trace = await play(workload, Plan())
+        trace = await play(workload, Plan(), until=lambda said: planted.says in said)
 
     assert any(planted.says in one for one in trace.violations), trace.violations[:10]
 

@@ -150,7 +150,7 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [{{ $kind }}s/status, {{ $kind }}schedules/status]
   verbs: [patch]
 - apiGroups: [{{ $group }}.mooring.dev]
-  resources: [{{ $kind }}s/finalizers, {{ $kind }}schedules/finalizers]
+  resources: [{{ $kind }}s/finalizers]
   verbs: [update]
 {{- end }}
 {{- if $backups }}
@@ -176,27 +176,32 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [core.matrixorigin.io]
   resources: [{{ . }}/status]
   verbs: [patch]
-{{- end }}
 - apiGroups: [core.matrixorigin.io]
   resources: [{{ . }}/finalizers]
   verbs: [update]
+{{- end }}
 {{- end }}
 # A pool is a CNSet and looks at claims; a claim set makes claims, and deletes them.
 {{- range list "cnpools" "cnclaims" "cnclaimsets" }}
 - apiGroups: [core.matrixorigin.io]
   resources: [{{ . }}]
-  verbs: [get, list, watch, {{ if eq . "cnclaims" }}create, delete, {{ end }}patch]
+  verbs: [get, list, watch{{ if eq . "cnclaims" }}, create, delete{{ end }}{{ if ne . "cnclaimsets" }}, patch{{ end }}]
 - apiGroups: [core.matrixorigin.io]
   resources: [{{ . }}/status]
   verbs: [patch]
+{{- if ne . "cnclaims" }}
 - apiGroups: [core.matrixorigin.io]
   resources: [{{ . }}/finalizers]
   verbs: [update]
 {{- end }}
+{{- end }}
 # A schedule makes backups, a cluster the restore that it begins with; both go after their time. Each run is a Job.
 - apiGroups: [core.matrixorigin.io]
-  resources: [backupjobs, restorejobs]
+  resources: [backupjobs]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [core.matrixorigin.io]
+  resources: [restorejobs]
+  verbs: [get, list, watch, create, delete]
 - apiGroups: [core.matrixorigin.io]
   resources: [backupjobs/status, restorejobs/status]
   verbs: [patch]

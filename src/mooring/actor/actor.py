@@ -240,8 +240,9 @@ class _Runner(Generic[T]):
             elif isinstance(outcome, Act):
                 outcome = self._repeats.held(ctx.key, outcome) or outcome
             if not isinstance(outcome, Act):
-                if not (leaves and isinstance(outcome, InSync)):  # the object is gone in a moment
-                    await self._flush(ctx, outcome)
+                if leaves and isinstance(outcome, InSync):
+                    return Done()  # also where it asked for another look; the object is gone in a moment
+                await self._flush(ctx, outcome)
                 return _result(outcome)
             if outcome.record or leaves:
                 await self._flush(ctx, outcome)

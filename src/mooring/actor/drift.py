@@ -14,6 +14,7 @@ import msgspec
 
 from mooring.kube.object import Object, to_dict
 from mooring.kube.objects.apps import StatefulSet
+from mooring.kube.objects.core import Secret
 from mooring.kube.part import Part
 from mooring.kube.quantity import same_quantity
 
@@ -61,6 +62,9 @@ _FIXED: dict[type[Object], tuple[str, ...]] = {
 
 def as_found(desired: T, live: T) -> T:
     """The object with every immutable field as the live one has it."""
+    if isinstance(desired, Secret) and isinstance(live, Secret):
+        # A person may have made it, with another type.
+        return msgspec.structs.replace(desired, type=live.type)
     names = _FIXED.get(type(desired))
     wanted, found = getattr(desired, "spec", None), getattr(live, "spec", None)
     if not names or wanted is None or found is None:

@@ -1,4 +1,7 @@
-"""``mooring demo --what matrixone``: a MatrixOne cluster is scaled out and survives a compute node, and what that cost."""
+"""``mooring demo --what matrixone``: a MatrixOne cluster is scaled out, survives a compute node, and has a warm one claimed.
+
+What each of that cost is shown.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,14 @@ from typing import Any, Final
 from mooring.cli.program import program
 from mooring.cli.show import DemoFailed, Manifest, OnPlane, Show, namespace_of, ready_pods
 from mooring.kube import Client, JsonPatch
+from mooring.kube.object import decode
 from mooring.kube.objects.core import Pod, Secret, Service
+from mooring.kube.objects.meta import LabelSelector, ObjectMeta
 from mooring.local.directory import DataDirectory
 from mooring.local.node.images import Catalog, ImageError
 from mooring.local.plane import Plane
 from mooring.operators.matrixone.conditions import is_true
-from mooring.operators.matrixone.types import MatrixOneCluster
+from mooring.operators.matrixone.types import CNClaim, CNClaimSpec, CNLabel, CNPool, MatrixOneCluster
 from mooring.operators.mysql.dial import Dial, DialError, Login
 from mooring.operators.workload.credentials import secret_value
 from mooring.testing.ledger_mysql import MySQLLedger
@@ -63,6 +68,7 @@ class MatrixOneShow(Show):
         await self._connect()
         await self._scale_out()
         await self._kill()
+        await self._claim()
 
     async def _connect(self) -> None:
         """The first statement through the proxy."""
@@ -113,6 +119,57 @@ class MatrixOneShow(Show):
             await self._at_rest(SCALED_SECONDS)
             self.say(f"{victim} is back")
         await self._cost("kill -9", ledger)
+
+    async def _claim(self) -> None:
+        """A pool keeps one compute node warm; a claim has it serve one account."""
+        bed, name, place = self._bed, f"{self._name}-warm", self._namespace
+        await bed.client.create(self._pool(name))
+
+        async def idle() -> bool:
+            pool = await bed.get(CNPool, name, place)
+            return pool.status is not None and pool.status.idle == 1
+
+        seconds = await bed.until(idle, "the pool has a warm compute node", within=SCALED_SECONDS, every=0.3)
+        self.say(f"CNPool {name}: a compute node is warm after {seconds:.1f} s")
+        claim = CNClaim(
+            metadata=ObjectMeta(name="acme", namespace=place),
+            spec=CNClaimSpec(
+                selector=LabelSelector(match_labels={"pool": name}),
+                cn_labels=[CNLabel(key="account", values=["acme"])],
+            ),
+        )
+        began = time.monotonic()
+        await bed.client.create(claim)
+
+        async def serves() -> bool:
+            found = await bed.get(CNClaim, "acme", place)
+            return found.status is not None and is_true(found.status.conditions, "Ready")
+
+        await bed.until(serves, "the claim is ready", within=SQL_SECONDS)
+        took, found = time.monotonic() - began, await bed.get(CNClaim, "acme", place)
+        pod = found.spec.pod_name if found.spec is not None else ""
+        self.say(f"CNClaim acme: {pod} serves the account acme {took:.2f} s after the apply")
+
+    def _pool(self, name: str) -> CNPool:
+        """One warm compute node like those of the cluster's first group."""
+        spec = self._manifest.cluster["spec"]
+        like = {
+            field: value
+            for field, value in spec["cnGroups"][0].items()
+            if field in ("cacheVolume", "config", "overlay", "resources", "sharedStorageCache")
+        }
+        image = f"{spec.get('imageRepository') or _IMAGE}:{spec.get('version') or 'latest'}"
+        deps = {kind: {"metadata": {"name": self._name}} for kind in ("logSet", "dnSet")}
+        document = {
+            "metadata": {"name": name, "namespace": self._namespace},
+            "spec": {
+                "podLabels": {"pool": name},
+                "deps": deps,
+                "strategy": {"updateStrategy": {}, "scaleStrategy": {"maxIdle": 1, "maxPods": 2}},
+                "template": {**like, "image": image},
+            },
+        }
+        return decode(document, CNPool)
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[MySQLLedger]:
@@ -176,7 +233,7 @@ class MatrixOneShow(Show):
         )
         enter = f"{program()} enter --data-dir {self._directory.path}"
         return [
-            f"  kubectl {place} get mo,logset,dnset,cnset,proxyset,pods",
+            f"  kubectl {place} get mo,logset,dnset,cnset,proxyset,cnpool,cnclaim,pods",
             f"  {secret}",
             f"  {enter} mysql -h {self._host} -P {_PORT} -u {self._login.user} -p",
             f"  {program()} why mo/{self._name}",

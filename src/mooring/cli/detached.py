@@ -28,6 +28,8 @@ CONSOLE = "console: "
 LOG_BYTES = 16 * 1024 * 1024
 #: Seconds for the control plane to be ready.
 START_SECONDS = 180.0
+#: Seconds after which it says that it still starts.
+_SAID_AFTER = 2.0
 #: Environment of the process in the background: the descriptor of the pipe to the one that waits.
 _STARTER = "MOORING_STARTER"
 
@@ -130,11 +132,14 @@ def _private(path: str, flags: int) -> int:
 def _await_ready(process: subprocess.Popen[bytes], reader: int, log: Path) -> str:
     """Wait for the line that says ready, and return all lines to it; raises :class:`OSError`."""
     deadline = time.monotonic() + START_SECONDS
-    said = b""
+    said, told = b"", False
     ending = os.pidfd_open(process.pid)
     try:
         while (left := deadline - time.monotonic()) > 0:
-            found, _, _ = select.select([reader, ending], [], [], left)
+            found, _, _ = select.select([reader, ending], [], [], left if told else min(left, _SAID_AFTER))
+            if not found and not told:
+                told = True
+                print(f"mooring: starting; what it does is in {log}", file=sys.stderr, flush=True)
             if reader in found:
                 data = os.read(reader, 65536)
                 said += data

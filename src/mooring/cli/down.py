@@ -6,6 +6,7 @@ import argparse
 import os
 import select
 import signal
+import sys
 from pathlib import Path
 
 from mooring.local.directory import DataDirectory, default_directory
@@ -34,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
     if owner is None:
         print(f"mooring: nothing runs on {directory.path}")
     else:
+        print(f"mooring: stopping; pods may take {GRACE_SECONDS:.0f} s to end", file=sys.stderr, flush=True)
         end(owner)
         print(f"mooring: stopped; data is kept in {directory.path}")
     if directory.exists():

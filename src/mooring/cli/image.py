@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def _store(options: argparse.Namespace) -> ImageStore:
 def _load(options: argparse.Namespace) -> int:
     store = _store(options)
     for file in options.files:
+        print(f"mooring: loading {file}", file=sys.stderr, flush=True)
         for image in load(store, file, tags=options.tag):
             names = ", ".join(image.names) or "no name: give it one with --tag"
             print(f"loaded {_short(image)} ({names})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import ssl
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mooring.kube.quantity import parse_quantity
-from mooring.objectstore import Target, mounted_secrets, open_store
+from mooring.objectstore import Target, leave, mounted_secrets, open_store
 from mooring.operators.backup import agent
 from mooring.operators.operator import Importer
 from mooring.operators.registry import OPERATORS
@@ -80,9 +79,7 @@ def run(options: argparse.Namespace) -> int:
             f"A new cluster begins with it: spec.restoreFrom, with this target and prefix: {options.prefix}"
         )
         status = 0
-    sys.stdout.flush()
-    # Not by way of the interpreter's end: see mooring objects.
-    os._exit(status)
+    leave(status)
 
 
 async def _import(options: argparse.Namespace) -> Any:

@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "objects": ("objects", "put, get, check, delete or list backups of a store"),
     "new": ("new", "begin a project: an operator of your own"),
     "exec": ("exec", "run a program of Mooring's Python environment"),
-    "completion": ("completion", "complete commands, entries and fields in bash, zsh or fish"),
+    "completion": ("completion", "complete commands, options, kinds and names in bash, zsh or fish"),
     "test": ("tests", "run the test suite (unit and embedded tiers)"),
 }
 #: Commands that the help does not show.

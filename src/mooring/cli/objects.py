@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from pathlib import Path
 
 import msgspec
 
 from mooring.kube.quantity import parse_quantity
-from mooring.objectstore import Target, mounted_secrets, open_store
+from mooring.objectstore import Target, leave, mounted_secrets, open_store
 from mooring.operators.backup import agent
 
 __all__ = ["add_parser"]
@@ -54,10 +53,8 @@ def run(options: argparse.Namespace) -> int:
     text = result.encoded()
     if options.report is not None:
         options.report.write_bytes(text)
-    print(text.decode(), flush=True)
-    # Not by way of the interpreter's end: threads of obstore that are still busy abort the process there, and a run
-    # whose result is stored already would count as failed.
-    os._exit(0 if result.ok else 1)
+    print(text.decode())
+    leave(0 if result.ok else 1)
 
 
 async def _act(options: argparse.Namespace) -> agent.Result:

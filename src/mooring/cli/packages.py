@@ -20,8 +20,14 @@ NODE: dict[str, str] = {
     "redis-cli": "redis-tools",
 }
 
-#: For tests: what images of pods are made of, what fills in a sample, and a shell that words are completed in.
-TESTS: dict[str, str] = {"busybox": "busybox", "fish": "fish", "memcached": "memcached", "patch": "patch"}
+#: For tests: what images of pods are made of, what fills in a sample, and shells that words are completed in.
+TESTS: dict[str, str] = {
+    "busybox": "busybox",
+    "fish": "fish",
+    "memcached": "memcached",
+    "patch": "patch",
+    "zsh": "zsh",
+}
 
 #: For tests of the console in a browser.
 BROWSER: dict[str, str] = {"chromium": "chromium", "chromedriver": "chromium-driver"}

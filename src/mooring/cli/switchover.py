@@ -7,17 +7,19 @@ import asyncio
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from mooring.cli.why import kinds_of
+from mooring.cli.why import full_name, kinds_of
 from mooring.kube import Client, Config, HttpTransport, NotFound
+from mooring.kube.object import Object
 from mooring.operators.operator import Handover
-from mooring.operators.registry import operator_of
+from mooring.operators.registry import OPERATORS
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "handing"]
 
 _EVERY = 0.1
 _SAID_AFTER = 2.0
@@ -32,7 +34,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Lets another server lead, without losing a write, and waits until it does. Of Redis the pod of the "
         "master is evicted: it hands over, restarts and follows. Of MySQL and MariaDB no pod restarts.",
     )
-    parser.add_argument("object", metavar="KIND/NAME", help="for example mysqlcluster/demo")
+    parser.add_argument(
+        "object",
+        metavar="KIND/NAME",
+        help="for example mysqlcluster/demo; demo alone where only one is called so",
+    )
     parser.add_argument("--to", default="", metavar="POD", help="the pod that is to lead (MySQL and MariaDB)")
     parser.add_argument(
         "--from", dest="leader", default="", metavar="POD", help="the one that leads; needed where several do"
@@ -69,22 +75,37 @@ async def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+def handing() -> dict[type[Object], Handover]:
+    """The kinds that have a master or primary, and how each hands over."""
+    return {
+        kind: one.handover
+        for one in OPERATORS.values()
+        for kind in one.kinds
+        if one.handover is not None and kind not in one.backups
+    }
+
+
 async def _found(
     client: Client, options: argparse.Namespace, namespace: str
 ) -> tuple[str, Handover, Mapping[str, Any]]:
     """The object that is meant, where it is, and how it hands over; raises `ValueError`."""
-    kinds, name = kinds_of(options.object)
+    known = handing()
+    kinds, name = kinds_of(options.object, among=list(known), bare=True)
+    found = []
     for kind in kinds:
         path = kind.resource.path(namespace=namespace, name=name)
-        try:
-            raw = await _read(client, path)
-        except NotFound:
-            continue
-        operator = operator_of(kind)
-        if operator.handover is None or kind in operator.backups:
-            raise ValueError(f"{kind.resource.kind} has no switchover: it has no master or primary to change")
-        return path, operator.handover, raw
-    raise ValueError(f"there is no {options.object} in {namespace}")
+        with suppress(NotFound):
+            found.append((kind, path, await _read(client, path)))
+    if not found:
+        names = ", ".join(map(full_name, known))
+        raise ValueError(
+            f"there is no {options.object} in {namespace}; these kinds have a switchover: {names}"
+        )
+    if len(found) > 1:
+        several = ", ".join(f"{full_name(kind)}/{name}" for kind, _, _ in found)
+        raise ValueError(f"several are called {name}: name one with its kind: {several}")
+    kind, path, raw = found[0]
+    return path, known[kind], raw
 
 
 async def _read(client: Client, path: str) -> Mapping[str, Any]:

@@ -55,11 +55,11 @@ class Tier:
 TIERS: dict[str, Tier] = {
     "unit": Tier(
         marked="not embedded and not full and not kubernetes and not cluster and not browser and not mo_service and not soak and not nightly",
-        workers=2,
+        workers=3,
     ),
     "embedded": Tier(
         marked="embedded and not full and not kubernetes and not cluster and not mo_service and not soak and not nightly",
-        workers=3,
+        workers=5,
         namespaced=True,
     ),
     "kubernetes": Tier(marked="kubernetes and not full and not soak and not nightly", workers=3, builds=True),
@@ -84,6 +84,7 @@ TIERS: dict[str, Tier] = {
         workers=2,
         namespaced=True,
         real=True,
+        builds=True,
         asked=True,
     ),
     # Long variants and those of parts that seldom change.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ from mooring.kube.object import Object, decode
 from mooring.operators.registry import OPERATORS, operator_of
 from mooring.runtime.crd import crd_of
 
-__all__ = ["Warned", "add_parser", "diagnosed", "explained", "kinds_of"]
+__all__ = ["Warned", "add_parser", "diagnosed", "explained", "full_name", "kinds_of"]
 
 #: How long before a condition changes a warning may come that belongs to it.
 EARLIER = timedelta(seconds=60)
@@ -78,10 +78,9 @@ async def _run(options: argparse.Namespace) -> int:
             return 1
         raw = dict(facts.obj)
         warned = await _warnings(client, raw)
-        explain = operator_of(kind).explain
-        details = await explain(client, raw) if explain is not None else ()
-        serves = kind not in operator_of(kind).backups
-        lines = list(explained(raw, warned, details, serves=serves, now=datetime.now(UTC)))
+        operator = operator_of(kind)
+        details = await operator.explain(client, raw) if operator.explain is not None else ()
+        lines = list(explained(raw, warned, details, serves=operator.serves(kind), now=datetime.now(UTC)))
         said = "\n".join(lines[1:])
         print("\n".join([lines[0], *diagnosed(found, options.language, said), *lines[1:]]))
         if options.save:
@@ -118,18 +117,28 @@ def diagnosed(found: Diagnosis | None, language: Literal["en", "zh"], said: str 
         yield f"  {words[2]}{found.raw}"
 
 
-def kinds_of(text: str) -> tuple[list[type[Object]], str]:
+def kinds_of(
+    text: str, *, among: Sequence[type[Object]] = (), bare: bool = False
+) -> tuple[list[type[Object]], str]:
     """The kinds that ``KIND`` may mean, and the name, of ``KIND/NAME``.
 
     A kind is named as kubectl takes it: singular, plural or short, with or without its group. Two groups may have the same.
+    ``among`` are the kinds that can be meant (default: all of all operators). With ``bare`` a name alone means any of them.
+    Raises `ValueError`, with those kinds, for anything else.
     """
-    word, _, name = text.partition("/")
-    known = list(dict.fromkeys(kind for operator in OPERATORS.values() for kind in operator.kinds))
+    word, slash, name = text.partition("/")
+    known = among or list(dict.fromkeys(kind for operator in OPERATORS.values() for kind in operator.kinds))
+    if bare and word and not slash:
+        return list(known), word
     meant = [kind for kind in known if name and word.lower() in _words(kind)]
     if meant:
         return meant, name
-    kinds = ", ".join(f"{kind.resource.plural}.{kind.resource.group}" for kind in known)
-    raise ValueError(f"{text!r}: give KIND/NAME; the kinds are {kinds}")
+    raise ValueError(f"{text!r}: give KIND/NAME; the kinds are {', '.join(map(full_name, known))}")
+
+
+def full_name(kind: type[Object]) -> str:
+    """A kind with its group, as kubectl takes it: ``mysqlclusters.mysql.mooring.dev``."""
+    return f"{kind.resource.plural}.{kind.resource.group}"
 
 
 def _words(kind: type[Object]) -> set[str]:

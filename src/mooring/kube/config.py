@@ -53,20 +53,21 @@ class Config:
     @classmethod
     def load(cls, kubeconfig: Path | None = None, context: str | None = None) -> Config:
         """Find a configuration: the given file, ``$KUBECONFIG``, ``~/.kube/config``, the pod's account."""
-        if kubeconfig:
-            return cls.from_kubeconfig(kubeconfig, context)
-        for name in filter(None, os.environ.get("KUBECONFIG", "").split(os.pathsep)):
-            if Path(name).exists():
-                return cls.from_kubeconfig(Path(name), context)
-        default = Path.home() / ".kube/config"
-        if default.exists():
-            return cls.from_kubeconfig(default, context)
+        if (found := _file(kubeconfig)) is not None:
+            return cls.from_kubeconfig(found, context)
         if "KUBERNETES_SERVICE_HOST" in os.environ:
             return cls.in_cluster()
         raise ConfigError(
             "no kubeconfig: give --kubeconfig FILE or set KUBECONFIG "
             "(looked at ~/.kube/config, and this is not a pod)"
         )
+
+    @staticmethod
+    def contexts(kubeconfig: Path | None = None) -> list[str]:
+        """The names of the contexts in the file that `load` would read; raises OSError and yaml.YAMLError."""
+        found = _file(kubeconfig)
+        document = (yaml.safe_load(found.read_text()) or {}) if found is not None else {}
+        return [str(one["name"]) for one in document.get("contexts") or ()]
 
     @classmethod
     def in_cluster(cls) -> Config:
@@ -138,6 +139,14 @@ class Config:
                 pem.flush()
                 context.load_cert_chain(pem.name)
         return context
+
+
+def _file(given: Path | None) -> Path | None:
+    """The given file, the first of ``$KUBECONFIG`` that exists, or ``~/.kube/config``."""
+    if given:
+        return given
+    named = [Path(name) for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    return next((path for path in (*named, Path.home() / ".kube/config") if path.exists()), None)
 
 
 def _named(document: dict[str, Any], section: str, name: str | None, path: Path) -> dict[str, Any]:

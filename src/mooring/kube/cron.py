@@ -67,6 +67,8 @@ class Schedule:
         """
         if self.every is not None:
             return (moment + self.every).replace(microsecond=0)
+        if not (self.minutes and self.hours and self.months):
+            return None  # a field of commas alone: going through every minute of five years takes seconds
         found = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
         local = found.astimezone(self.zone)
         last = local.year + _YEARS

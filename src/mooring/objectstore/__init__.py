@@ -8,6 +8,7 @@ credentials. Not guaranteed: order between writers of one name, and that a list 
 
 from mooring.objectstore.backend import Limits, ObjectInfo
 from mooring.objectstore.encryption import KeyRing, decrypt, encrypt
+from mooring.objectstore.ending import leave
 from mooring.objectstore.errors import (
     AlreadyExists,
     ContainerNotFound,
@@ -67,6 +68,7 @@ __all__ = [
     "Uploaded",
     "decrypt",
     "encrypt",
+    "leave",
     "location",
     "mounted_secrets",
     "open_store",

@@ -24,7 +24,7 @@ from mooring.objectstore.errors import (
     Unreachable,
 )
 
-__all__ = ["by_code", "code_in", "status_in", "translated"]
+__all__ = ["CONNECTION_REFUSED", "by_code", "code_in", "status_in", "translated"]
 
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 _STATUS: Final = re.compile(r"status code: (\d{3})\b")
@@ -119,6 +119,13 @@ _CLASSES: Final = {
     "PreconditionError": 412,
     "UnauthenticatedError": 401,
 }
+#: A port on which no server listens.
+CONNECTION_REFUSED: Final = (
+    Unreachable,
+    "ConnectionRefused",
+    "the connection was refused: nothing listens at the endpoint",
+    "correct the target's field endpoint, or start the server",
+)
 #: Parts of the text of a failed connection; names of objects hold neither spaces nor parentheses.
 _CONNECTIONS: Final[tuple[tuple[str, type[ObjectStoreError], str, str, str], ...]] = (
     (
@@ -148,6 +155,10 @@ _CONNECTIONS: Final[tuple[tuple[str, type[ObjectStoreError], str, str, str], ...
         TimedOut.reason,
         "the server did not answer in time",
         TimedOut.remedy,
+    ),
+    (
+        r"\bConnectionRefused\b(?=[,)\s])",
+        *CONNECTION_REFUSED,
     ),
     (
         r"kind: Connect|tcp connect error",

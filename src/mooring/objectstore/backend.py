@@ -22,7 +22,8 @@ class Limits:
 
     #: To connect, DNS and TLS included.
     connect: float = 5.0
-    #: For a call that moves no stream: head, create, delete, copy, one page of a list.
+    #: For a call that moves no stream: head, create, delete, copy, one page of a list. A call that took longer may take
+    #: ``connect`` more to find out why.
     call: float = 30.0
     #: Without any progress on a stream's connection; a part must be sent within it.
     stall: float = 60.0

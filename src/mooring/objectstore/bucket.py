@@ -7,6 +7,7 @@ Credentials are asked for at every request of S3 and Azure, and at every call of
 from __future__ import annotations
 
 import asyncio
+import atexit
 import hashlib
 import json
 from abc import ABC, abstractmethod
@@ -22,12 +23,14 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from mooring.cache.clock import Clock
 from mooring.objectstore.answers import status_in, translated
 from mooring.objectstore.backend import ABORT_SECONDS, MOST_PARTS, Limits, ObjectInfo
+from mooring.objectstore.ending import wait_for_threads
 from mooring.objectstore.errors import (
     CredentialsRejected,
     NotFound,
     ObjectStoreError,
     PermissionDenied,
     TimedOut,
+    TlsFailed,
     TooLarge,
     Unreachable,
 )
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
 __all__ = ["AzureBackend", "BucketBackend", "GcsBackend", "S3Backend"]
 
 T = TypeVar("T")
+
+# A thread of obstore that is still busy would abort the end of the interpreter.
+atexit.register(wait_for_threads)
 
 _RANGE_PAST_END = 416
 
@@ -237,7 +243,19 @@ class BucketBackend(ABC):
                 return await self._translated(what, call)
         except TimeoutError:
             late = TimedOut(f"{what}: the server did not answer within {self.limits.call:g} s")
-        raise late
+        raise await self._cause(what) or late
+
+    async def _cause(self, what: str) -> ObjectStoreError | None:
+        """Why no connection is made, by one request without retries: obstore repeats refused ones past the deadline."""
+        client = self._client(retries=0)
+        try:
+            async with self.clock.deadline(self.limits.connect):
+                await self._translated(what, lambda: obstore.head_async(client, "mooring"))
+        except (Unreachable, TlsFailed) as error:
+            return error
+        except (ObjectStoreError, TimeoutError):
+            return None
+        return None
 
     async def _piece(self, what: str, stream: obstore.BytesStream) -> bytes:
         async def piece() -> bytes:

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import aiohttp
 from yarl import URL
 
-from mooring.objectstore.answers import by_code, code_in
+from mooring.objectstore.answers import CONNECTION_REFUSED, by_code, code_in
 from mooring.objectstore.errors import ObjectStoreError, TimedOut, TlsFailed, Unreachable
 
 __all__ = ["Credentials", "Multipart", "Unfinished", "signed"]
@@ -167,6 +167,9 @@ def _of_connection(error: aiohttp.ClientError, what: str) -> ObjectStoreError:
             return TlsFailed(f"{what}: the TLS handshake failed")
         case aiohttp.ClientConnectorDNSError():
             return Unreachable(f"{what}: the endpoint's host name does not resolve", reason="NameNotResolved")
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+            kind, reason, says, remedy = CONNECTION_REFUSED
+            return kind(f"{what}: {says}", reason=reason, remedy=remedy)
         case aiohttp.ClientConnectorError():
             return Unreachable(f"{what}: no connection to the endpoint", reason="ConnectionFailed")
         case _:

@@ -137,6 +137,8 @@ class Operator:
     backups: tuple[type[Object], ...] = ()
     """Those of its kinds that are about backups and serve no clients. While they are not defined, it registers with
     ``backups=False`` and manages its clusters."""
+    without_clients: tuple[type[Object], ...] = ()
+    """Its other kinds that serve no clients: ``mooring why`` says of them whether they are Ready, not whether they serve."""
     explain: Callable[[Client, Mapping[str, Any]], Awaitable[Sequence[str]]] | None = field(
         repr=False, default=None
     )
@@ -156,6 +158,10 @@ class Operator:
     handover: Handover | None = field(repr=False, default=None)
     agent: Callable[[Sequence[str]], int] | None = field(repr=False, default=None)
     """``mooring agent NAME ARGUMENTS``, which its pods run in Mooring's image; gives the exit status."""
+
+    def serves(self, kind: type[Object]) -> bool:
+        """Whether clients connect to objects of this kind of its."""
+        return kind not in self.backups + self.without_clients
 
 
 def deferred(module: str, name: str) -> Callable[..., Any]:

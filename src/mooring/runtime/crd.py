@@ -24,8 +24,10 @@ a mistake raises `SchemaError` with the path of the field at render time, not at
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,11 +164,17 @@ def _version(kind: type[Object]) -> dict[str, Any]:
         subresources["scale"] = definition.scale.render()
     if subresources:
         out["subresources"] = subresources
-    schema = render_schema(kind)
+    schema = copy.deepcopy(_schema(kind))
     check_names(kind.resource.group, kind.resource.version, kind.resource.plural, definition)
     check_paths(schema, definition)
     out["schema"] = {"openAPIV3Schema": schema}
     return out
+
+
+@lru_cache(maxsize=64)
+def _schema(kind: type[Object]) -> dict[str, Any]:
+    """A kind's schema, rendered once: a process applies its definitions again and again, tests to each control plane."""
+    return render_schema(kind)
 
 
 def to_yaml(definition: Mapping[str, Any]) -> str:

@@ -10,7 +10,6 @@ async with stage.writing() as ledger:
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -24,9 +23,9 @@ from mooring.operators.mysql.dial import Login
 from mooring.operators.workload.credentials import secret_value
 from mooring.testing.bed import Bed, ClusterBed, KubernetesBed
 from mooring.testing.ledger_mysql import MySQLLedger
-from mooring.testing.stage import Stage, unready
+from mooring.testing.stage import Stage, unready, writing_to
 
-__all__ = ["KINDS", "MatrixOneStage", "manifests"]
+__all__ = ["KINDS", "SQL_PORT", "MatrixOneStage", "manifests"]
 
 SQL_PORT = 6001
 KINDS = ("LogSet", "DNSet", "CNSet", "ProxySet")
@@ -180,14 +179,8 @@ class MatrixOneStage(Stage[MatrixOneCluster]):
     async def writing(self, **how: Any) -> AsyncIterator[MySQLLedger]:
         """Clients write through the proxies' Service all through the block; 20 rows are in at first."""
         ledger = MySQLLedger(self.entry, await self.login(), port=SQL_PORT, **how)
-        task = asyncio.create_task(ledger.write())
-        try:
-            await self.writes(ledger, 20, within=60)
-            ledger.reset_gap()
+        async with writing_to(ledger, lambda one: self.writes(one, 20, within=60)):
             yield ledger
-        finally:
-            ledger.stop()
-            await task
 
     # --- faults
 

@@ -16,6 +16,7 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 from mooring.kube import MergePatch, NotFound
@@ -29,7 +30,7 @@ from mooring.operators.mysql.topology import Flavor, Server
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus, size_of
 from mooring.testing.bed import Bed, ClusterBed, KubernetesBed, NotInTime
 from mooring.testing.ledger_mysql import MySQLLedger
-from mooring.testing.stage import Stage, unready
+from mooring.testing.stage import Stage, unready, writing_to
 
 __all__ = ["MySQLStage", "manifest"]
 
@@ -126,6 +127,11 @@ class MySQLStage(Stage[MySQLCluster]):
         """One global variable of one server."""
         rows = await self.query(pod, f"SELECT @@GLOBAL.{variable} AS v")
         return str(rows[0]["v"])
+
+    def set_aside(self, pod: str, database: str) -> list[Path]:
+        """The directories of a database in the data that a pod's volume keeps aside."""
+        volume = Path(f"/proc/{self.kill(pod, 0)}/root/var/lib/mysql")  # 0 sends nothing
+        return [one for one in volume.glob(f"data.old*/{database}") if one.is_dir()]
 
     # --- changing it
 
@@ -228,14 +234,8 @@ class MySQLStage(Stage[MySQLCluster]):
         ``login`` is who writes, root by default; the other words are those of `MySQLLedger`.
         """
         ledger = MySQLLedger(self.entry, login or await self.login("root"), **how)
-        task = asyncio.create_task(ledger.write())
-        try:
-            await self.writes(ledger, 100)
-            ledger.reset_gap()
+        async with writing_to(ledger, lambda one: self.writes(one, 100)):
             yield ledger
-        finally:
-            ledger.stop()
-            await task
 
     @asynccontextmanager
     async def connected(self, clients: int) -> AsyncIterator[None]:

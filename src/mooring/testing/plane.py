@@ -32,7 +32,7 @@ from mooring.testing.errors import NotInTime
 from mooring.testing.pods import PodModel, SimulatedPods
 from mooring.testing.timeline import START, Timeline
 
-__all__ = ["QUIET", "ControlPlane"]
+__all__ = ["QUIET", "ControlPlane", "Endless"]
 
 #: What may be written all the time without anything having changed.
 RESTLESS = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
@@ -50,7 +50,8 @@ class ControlPlane:
 
     ``model`` makes what says what the processes of pods do (`AlwaysReady`), ``nodes`` are the nodes' names; without
     nodes no pod is scheduled. ``controllers=False`` leaves the API server alone, ``endpoints=False`` does without
-    Endpoints and EndpointSlices. ``start``: the wall clock.
+    Endpoints and EndpointSlices. ``budgets``: PodDisruptionBudgets are counted, so that evictions can be allowed.
+    ``start``: the wall clock.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ControlPlane:
         nodes: Sequence[str] = ("node-1",),
         controllers: bool = True,
         endpoints: bool = True,
+        budgets: bool = False,
         start: datetime = START,
     ) -> None:
         self.clock = Timeline(start)
@@ -67,6 +69,7 @@ class ControlPlane:
         self._nodes = tuple(nodes)
         self._controllers = controllers
         self._endpoints = endpoints
+        self._budgets = budgets
         self._stack = AsyncExitStack()
         self._changed = 0.0
         self.server: ApiServer
@@ -91,11 +94,16 @@ class ControlPlane:
         await self._stack.aclose()
 
     async def _start_controllers(self) -> None:
-        client = Client(_Endless(self.transport("controllers")))
+        client = Client(Endless(self.transport("controllers")))
         informers = InformerSet(client, self.clock, silence=math.inf)
         self._stack.push_async_callback(informers.stop)
         manager = Manager(client, name="controllers", clock=self.clock, informers=informers, grace=0.0)
-        register_for_tests(manager, directories=_Unmade(NOWHERE, NOWHERE), endpoints=self._endpoints)
+        register_for_tests(
+            manager,
+            directories=_Unmade(NOWHERE, NOWHERE),
+            endpoints=self._endpoints,
+            budgets=self._budgets,
+        )
         model = self._model(self) if self._model else None
         self.pods = SimulatedPods(manager, model=model, nodes=self._nodes)
         await self.pods.register(self.client)
@@ -152,7 +160,7 @@ class ControlPlane:
             await asyncio.sleep(left)
 
 
-class _Endless:
+class Endless:
     """A transport whose watches do not end and have nothing to say between changes: here no stream is ever lost.
 
     There are dozens of them, and all through the virtual hours nobody has to open them again.

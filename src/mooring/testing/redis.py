@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import signal
 import ssl
@@ -28,7 +27,7 @@ from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus
 from mooring.testing.bed import Bed, ClusterBed, KubernetesBed, NotInTime
 from mooring.testing.ledger import Ledger
-from mooring.testing.stage import Stage, unready
+from mooring.testing.stage import Stage, unready, writing_to
 
 __all__ = ["RedisStage", "digest", "manifest"]
 
@@ -268,14 +267,8 @@ class RedisStage(Stage[RedisCluster]):
         how.setdefault("password", self.password)
         how.setdefault("tls", self.tls)
         ledger = Ledger(sentinels=[await self.entry()], rate=rate, **how)
-        task = asyncio.create_task(ledger.write())
-        try:
-            await self.writes(ledger, 100)
-            ledger.reset_gap()
+        async with writing_to(ledger, lambda one: self.writes(one, 100)):
             yield ledger
-        finally:
-            ledger.stop()
-            await task
 
     # --- faults
 

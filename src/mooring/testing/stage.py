@@ -15,16 +15,38 @@ from mooring.kube.objects.core import PersistentVolumeClaim, Pod
 from mooring.testing.bed import Bed, ClusterBed, KubernetesBed
 from mooring.testing.errors import NotInTime
 
-__all__ = ["Stage", "unready"]
+__all__ = ["Stage", "unready", "writing_to"]
 
 K = TypeVar("K", bound=Object)
 
 
-class _Counts(Protocol):
-    """A ledger."""
+class _Ledger(Protocol):
+    """Clients that write."""
 
     @property
     def acknowledged(self) -> int: ...
+
+    async def write(self) -> object: ...
+
+    def reset_gap(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+L = TypeVar("L", bound=_Ledger)
+
+
+@asynccontextmanager
+async def writing_to(ledger: L, first: Callable[[L], Awaitable[object]]) -> AsyncIterator[L]:
+    """The ledger's clients write all through the block, which begins once ``first`` has seen its writes."""
+    task = asyncio.ensure_future(ledger.write())
+    try:
+        await first(ledger)
+        ledger.reset_gap()
+        yield ledger
+    finally:
+        ledger.stop()
+        await task
 
 
 class Stage(ABC, Generic[K]):
@@ -118,7 +140,7 @@ class Stage(ABC, Generic[K]):
             await asyncio.sleep(0.05)
         return time.monotonic() - began
 
-    async def writes(self, ledger: _Counts, count: int, *, within: float = 30.0) -> float:
+    async def writes(self, ledger: _Ledger, count: int, *, within: float = 30.0) -> float:
         """Wait until so many further writes were acknowledged; returns the seconds."""
         goal = ledger.acknowledged + count
 

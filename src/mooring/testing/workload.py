@@ -117,10 +117,20 @@ class Trace:
     virtual_seconds: float = 0.0
 
 
-async def play(workload: Workload, plan: Plan, *, start: datetime = START) -> Trace:
-    """Run a workload under a plan, in a control plane of its own; the same plan takes the same course each time."""
+async def play(
+    workload: Workload,
+    plan: Plan,
+    *,
+    start: datetime = START,
+    until: Callable[[str], bool] = lambda violation: False,
+) -> Trace:
+    """Run a workload under a plan, in a control plane of its own; the same plan takes the same course each time.
+
+    The run ends early at the first violation for which ``until`` holds, of those that are seen while it goes on; its trace
+    has no state then.
+    """
     trace = Trace(plan)
-    await run(workload, trace, start=start, elect=elects(plan))
+    await run(workload, trace, start=start, elect=elects(plan), until=until)
     return trace
 
 
@@ -136,8 +146,12 @@ async def run(
     elect: bool,
     start: datetime = START,
     branch: Callable[[str, int], Plan | None] = lambda at, nth: None,
+    until: Callable[[str], bool] = lambda violation: False,
 ) -> None:
-    """Fill a trace with a run under its plan; ``branch`` may put another plan in its place: see `Faults.branch`."""
+    """Fill a trace with a run under its plan; ``branch`` may put another plan in its place: see `Faults.branch`.
+
+    ``until``: see `play`.
+    """
     before = asyncio.all_tasks()
     with _Noted(trace), loaded_dice(str(start)), structlog.testing.capture_logs() as logs:
         plane = ControlPlane(
@@ -145,7 +159,7 @@ async def run(
         )
         async with plane:
             await plane.define(*workload.kinds)
-            await _Play(workload, plane, trace, elect=elect, branch=branch).run()
+            await _Play(workload, plane, trace, elect=elect, branch=branch, until=until).run()
             trace.virtual_seconds = plane.clock.monotonic()
     _judge_logs(workload, trace, logs)
     for task in asyncio.all_tasks() - before:
@@ -203,8 +217,12 @@ class _Play:
         *,
         elect: bool,
         branch: Callable[[str, int], Plan | None],
+        until: Callable[[str], bool],
     ) -> None:
         self._workload, self._plane, self._trace, self._elect = workload, plane, trace, elect
+        self._until = until
+        #: The task that takes the steps, while it may be ended early.
+        self._taking: asyncio.Task[object] | None = None
         self._faults = Faults(trace.plan, plane)
         self._faults.on_write = lambda moment, nth: trace.requests.append((moment, nth))
         self._faults.branch = branch
@@ -216,21 +234,25 @@ class _Play:
         before = {key: entry.rv for key, entry in _entries(plane).items()}
         lives = Lives(self._workload, self._faults, clock=plane.clock, elect=self._elect)
         operator = asyncio.create_task(lives.run(), name="operator's lives")
+        self._taking = taking = asyncio.current_task()
+        early = False
         try:
-            for number, step in enumerate((*self._workload.given, *self._workload.steps)):
-                if number == len(self._workload.given):
-                    trace.given = len(trace.changes)
-                await step(plane.client)
-                await self._rest(QUIET)
-            await self._rest(CALM)
+            await self._take_steps()
+        except asyncio.CancelledError:
+            if self._taking is not None or taking is None:
+                raise
+            taking.uncancel()
+            early = True
         except NotInTime:
             last = ", ".join(f"{one.at} by {one.by or 'others'}" for one in trace.changes[-3:])
             trace.violations.append(f"never at rest; the last changes: {last}")
+        self._taking = None
         trace.violations += self._faults.blind
         trace.missed = len(self._faults.missed)
         trace.watched = self._faults.watched
         entries = _entries(plane)
-        trace.state = {key: self._workload.compared(key[0], entry.obj) for key, entry in entries.items()}
+        if not early:  # what is still being made cannot be compared
+            trace.state = {key: self._workload.compared(key[0], entry.obj) for key, entry in entries.items()}
         trace.untouched = frozenset(key for key, entry in entries.items() if before.get(key) == entry.rv)
         operator.cancel()
         result = (await asyncio.gather(operator, return_exceptions=True))[0]
@@ -238,6 +260,14 @@ class _Play:
         trace.violations += lives.complaints
         if isinstance(result, Exception):
             trace.violations.append(f"the operator's process ended: {result!r}")
+
+    async def _take_steps(self) -> None:
+        for number, step in enumerate((*self._workload.given, *self._workload.steps)):
+            if number == len(self._workload.given):
+                self._trace.given = len(self._trace.changes)
+            await step(self._plane.client)
+            await self._rest(QUIET)
+        await self._rest(CALM)
 
     async def _rest(self, quiet: float) -> None:
         """Wait until all has been quiet for so long, and no fault that struck meanwhile lasts."""
@@ -272,7 +302,13 @@ class _Play:
         self._trace.changes.append(change)
         for monitor in (repeated, *self._workload.monitors):
             if said := monitor(change):
-                self._trace.violations.append(said)
+                self._violated(said)
+
+    def _violated(self, said: str) -> None:
+        self._trace.violations.append(said)
+        if self._taking is not None and self._until(said):
+            self._taking.cancel()
+            self._taking = None
 
     def _look_for_secrets(self, resource: str, event: Event) -> None:
         """A user may have put one into a spec of his own; nobody may into anything but a Secret."""
@@ -281,7 +317,7 @@ class _Play:
         own = resource in {f"{kind.resource.plural}.{kind.resource.group}" for kind in self._workload.kinds}
         text = msgspec.json.encode(event.entry.obj.get("status")) if own else event.entry.tail
         if any(word in text for word in self._secrets):
-            self._trace.violations.append(f"a secret in {resource} {event.entry.name}")
+            self._violated(f"a secret in {resource} {event.entry.name}")
 
 
 def _entries(plane: ControlPlane) -> dict[tuple[str, str, str], Entry]:

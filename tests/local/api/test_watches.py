@@ -186,7 +186,7 @@ async def test_a_continue_token_of_a_lost_version_offers_to_go_on_inconsistently
     assert [item["metadata"]["name"] for item in rest["items"]] == ["b"]
 
 
-async def test_lists_are_answered_from_committed_state_as_bytes(api: Client) -> None:
+async def test_a_list_has_its_kind_and_its_items_have_none(api: Client) -> None:
     await api.create(CM, config_map(x="1"))
     response = await api.send("GET", CM)
     body = msgspec.json.decode(response.body)

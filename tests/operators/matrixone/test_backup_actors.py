@@ -274,9 +274,10 @@ async def test_what_is_built_on_a_backup_is_recorded_and_keeps_its_data() -> Non
         await client.delete(Backup, full.backup, namespace="")
 
         async def in_use() -> bool:
-            found = await client.get(Backup, full.backup, namespace="")
-            text = f"Backup {more.backup} needs it"
-            conditions = found.status.conditions if found.status is not None else None
+            there = {one.metadata.name: one for one in (await client.list(Backup, namespace="")).items}
+            assert full.backup in there, "it is gone before what was built on it"
+            status, text = there[full.backup].status, f"Backup {more.backup} needs it"
+            conditions = status.conditions if status is not None else None
             return any(text in (one.message or "") for one in conditions or ())
 
         await eventually(in_use)

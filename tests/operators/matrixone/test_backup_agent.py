@@ -18,7 +18,7 @@ from tests.operators.matrixone.builders import typed
 
 from mooring.objectstore import Corrupt, Store
 from mooring.operators.backup.agent import Result
-from mooring.operators.matrixone.backup import agent, catalog, scratch
+from mooring.operators.matrixone.backup import agent, catalog, scratch, tool
 from mooring.operators.matrixone.backup.contents import inspect, unpacked
 from mooring.operators.matrixone.backup.places import DONE, MARK, scratch_of, within
 from mooring.operators.matrixone.backup.request import Request
@@ -275,6 +275,95 @@ async def test_a_directory_outside_of_every_volume_is_refused_with_the_remedy(tm
     assert "is in no volume" in refused.message
 
 
+def environment(root: Path) -> dict[str, str]:
+    """Of the script of a real container that runs here."""
+    return {
+        "PATH": os.environ["PATH"],
+        "MOORING_RUN": str(root / "run"),
+        "MOORING_CONF": str(root / "conf"),
+        "TERMINATION_LOG": str(root / "log"),
+    }
+
+
+# --- a backup by a tool ------------------------------------------------------------------------------------
+
+
+async def by_tool(pod: Pod, root: Path, *, status: int = 0, leave_out: str = "") -> tuple[Result, int, bool]:
+    """A backup with the script of the real container; the tool ends with ``status`` once something is written.
+
+    The result, how the container ended, and whether the tool was called.
+    """
+    run, conf = root / "run", root / "conf"
+    for one in (run, conf):
+        one.mkdir(parents=True)
+    for name, text in tool.FILES.items():
+        (conf / name).write_text(text)
+    program = root / "tool"
+    program.write_text(f"#!/bin/sh\ntouch began\nuntil [ -e written ]; do sleep 0.05; done\nexit {status}\n")
+    program.chmod(0o755)
+    beside = await asyncio.create_subprocess_exec(
+        "sh", str(conf / "run.sh"), str(program), env=environment(root), cwd=root
+    )
+
+    async def write() -> None:
+        while not (root / "began").exists():
+            await asyncio.sleep(0.05)
+        await written(pod, FIRST, leave_out=leave_out)
+        (root / "written").touch()
+
+    writing = asyncio.create_task(write())
+    request = Request(action="backup", root=pod.path("backups"), places=[FIRST], tool="mobr:1")
+    try:
+        found = await agent.outcome(request, pod.secrets, beside=run)
+        async with asyncio.timeout(60):
+            await beside.wait()
+    finally:
+        writing.cancel()
+        if beside.returncode is None:
+            beside.kill()
+            await beside.wait()
+    return found, beside.returncode or 0, (root / "began").exists()
+
+
+@pytest.fixture
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def session(*_: Any) -> AsyncIterator[None]:
+        yield None
+
+    async def tables(_: Any) -> dict[Any, Any]:
+        return {}
+
+    monkeypatch.setattr(agent, "_session", session)
+    monkeypatch.setattr(agent, "_tables", tables)
+
+
+@pytest.mark.usefixtures("no_server")
+async def test_what_a_tool_wrote_is_read_and_recorded_and_it_is_called_once(pod: Pod, tmp_path: Path) -> None:
+    made, status, called = await by_tool(pod, tmp_path / "one")
+    assert made.ok, made
+    assert (status, called) == (0, True)
+    assert (made.facts["position"], made.facts["version"], made.facts["prefix"]) == ("123-1", "1.2.4", FIRST)
+    assert f"{FIRST}/manifest.json" in await pod.names("backups")
+    # The same run again: nobody heard of its end.
+    assert await by_tool(pod, tmp_path / "two") == (made, 0, False)
+
+
+@pytest.mark.usefixtures("no_server")
+@pytest.mark.parametrize(
+    ("status", "leave_out", "reason", "said"),
+    [(7, "", "ToolFailed", "status 7"), (0, "hakeeper/hk_data", "ObjectCorrupt", "hakeeper/hk_data")],
+)
+async def test_what_a_tool_left_unfinished_is_no_backup_and_is_removed(
+    pod: Pod, tmp_path: Path, status: int, leave_out: str, reason: str, said: str
+) -> None:
+    made, ended, _ = await by_tool(pod, tmp_path, status=status, leave_out=leave_out)
+    assert (made.ok, made.reason) == (False, reason)
+    assert said in made.message
+    assert bool(ended) is bool(status)
+    assert await pod.names("backups") == []
+
+
 # --- a test restore ----------------------------------------------------------------------------------------
 
 COPY = FIRST.replace("/backups/", "/verify/")
@@ -295,13 +384,7 @@ async def tried_out(pod: Pod, root: Path, *, server: str = "exit 1", place: str 
     program = root / "server"
     program.write_text(f"#!/bin/sh\n{server}\n")
     program.chmod(0o755)
-    env = {
-        "PATH": os.environ["PATH"],
-        "MOORING_RUN": str(run),
-        "MOORING_CONF": str(conf),
-        "TERMINATION_LOG": str(root / "log"),
-        "MO_SERVICE": str(program),
-    }
+    env = {**environment(root), "MO_SERVICE": str(program)}
     beside = await asyncio.create_subprocess_exec("sh", str(conf / "run.sh"), env=env)
     request = Request(
         action="verify",

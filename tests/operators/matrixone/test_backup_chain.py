@@ -112,6 +112,9 @@ async def test_an_incremental_backup_stores_what_is_new_and_is_restored_with_its
         assert await stored(server, place) == set(objects)
     done = await server.pod.restore(THIRD)
     assert done.ok, done
+    assert {f"data/{name.removeprefix('tae/')}" for name in server.objects} <= set(
+        await server.pod.names("new")
+    )
     async with server.pod.store("new") as store:
         for name, data in server.objects.items():
             assert await store.read(f"data/{name.removeprefix('tae/')}") == data

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tests.operators.matrixone.builders import STORAGE, typed
 
 from mooring.actor.verdict import InSync, Wait
+from mooring.kube.objects import core
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.backup.agent import Result
 from mooring.operators.backup.outcome import Outcome
@@ -383,6 +384,38 @@ def test_the_server_of_a_test_restore_listens_on_loopback_alone_and_writes_below
     assert all(mount.name in mounted for one in pod.containers for mount in one.volume_mounts)
     (conf,) = [one for one in pod.volumes if one.name == "conf"]
     assert conf.config_map.name == settings.metadata.name == job.metadata.name
+
+
+@pytest.mark.parametrize("root", [bucket(), directory("/shared")])
+def test_a_tool_is_told_where_a_backup_belongs_and_where_the_keys_are(root: SharedStorageProvider) -> None:
+    request = Request(action="backup", root=root, places=[PLACE], host="db", login="login", tool="mobr:1")
+    run = MatrixOneRun(
+        purpose="backup",
+        request=request,
+        image="mooring",
+        secrets=["keys", "login"],
+        overlay=Overlay(command=["/tool"], args=["backup"], lifecycle=core.Lifecycle()),
+    )
+    settings, job = run.objects(typed("BackupJob"), by="x")
+    pod = job.spec.template.spec  # type: ignore[attr-defined]
+    tool, store = pod.containers
+    assert (tool.image, store.image) == ("mobr:1", "mooring")
+    assert tool.command == ["sh", "/mooring/conf/run.sh", "/tool", "backup"]
+    assert (store.command, store.lifecycle) == (None, None)
+    told = {one.name: one.value for one in tool.env}
+    identity = PLACE.rpartition("/")[2]
+    assert (told["BACKUP_ID"], told["BACKUP_HOST"], told["BACKUP_PORT"]) == (identity, "db", "6001")
+    if root.s3 is not None:
+        assert told["BACKUP_FILEPATH"].endswith(PLACE)
+        assert told["BACKUP_ENDPOINT"] == "http://minio:9000"
+    else:
+        assert told["BACKUP_PATH"] == f"/shared/{PLACE}"
+    mounted = {one.mount_path for one in tool.volume_mounts}
+    assert {value for name, value in told.items() if name in ("BACKUP_LOGIN", "BACKUP_KEYS")} <= mounted
+    assert all(one.value_from is None for one in tool.env), "no secret is in a variable"
+    named = {one.name for one in pod.volumes}
+    assert all(mount.name in named for one in pod.containers for mount in one.volume_mounts)
+    assert settings.metadata.name == job.metadata.name
 
 
 def test_a_cluster_that_exists_takes_no_other_backup() -> None:

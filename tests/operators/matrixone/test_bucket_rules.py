@@ -42,11 +42,6 @@ def test_nothing_is_erased_where_no_process_ever_ran() -> None:
     assert isinstance(leave(replace(LEFT, state=DELETING, deleted=True, was_live=False)), InSync)
 
 
-def test_a_namespace_that_ends_without_its_credentials_is_not_held() -> None:
-    step = leave(replace(LEFT, state=DELETING, deleted=True, lost="the Secret is gone"))
-    assert isinstance(step, InSync)
-
-
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [

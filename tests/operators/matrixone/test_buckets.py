@@ -17,13 +17,13 @@ from tests.operators.redis.sentinel.test_actor import eventually as soon
 from mooring.kube import Client, NotFound
 from mooring.kube.object import decode
 from mooring.kube.objects.apps import StatefulSet
-from mooring.kube.objects.core import Namespace, Secret
+from mooring.kube.objects.core import LocalObjectReference, Namespace, Secret
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
 from mooring.objectstore import open_store
 from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.matrixone import OPERATOR
-from mooring.operators.matrixone.bucket.erase import target_of
+from mooring.operators.matrixone.bucket.erase import erase, target_of
 from mooring.operators.matrixone.types import BucketClaim, LogSet, S3Provider
 
 
@@ -173,6 +173,14 @@ async def test_data_is_deleted_with_its_log_set_and_nothing_beside_it(s3: S3Serv
                 return not await claims(client)
 
             await eventually(gone)
+            assert [one.name async for one in store.list() if one.name.startswith("gone")] == ["gone2/data/3"]
+
+            # A path that has nothing, and a bucket that is gone, are as good as erased.
+            secret = await client.get(Secret, "keys", namespace="default")
+            for path in (f"{BUCKET}/gone", f"{BUCKET}/never", "no-such-bucket/gone"):
+                assert await erase(
+                    replace(provider, path=path, secret_ref=LocalObjectReference(name="keys")), secret
+                )
             assert [one.name async for one in store.list() if one.name.startswith("gone")] == ["gone2/data/3"]
 
 

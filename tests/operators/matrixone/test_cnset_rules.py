@@ -203,6 +203,34 @@ def test_a_pod_that_somebody_deletes_is_drained_at_once() -> None:
     assert step.pod == "t-cn-0"
 
 
+def deleted(**changes: Any) -> Snapshot:
+    going = member(0, "Draining", terminating=True, gate=False, draining_since=ago(6))
+    return snapshot(replace(going, **changes), member(1), member(2), replicas=2)
+
+
+def test_a_pod_that_somebody_deletes_gives_its_locks_away_before_its_process_ends() -> None:
+    step = decide(deleted())
+    assert isinstance(step, HandOver)
+    assert (step.pod, step.uuid) == ("t-cn-0", "cn-0")
+    assert isinstance(decide(deleted(handed_over=ago(1))), Wait)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sessions": None},
+        {"pipelines": None},
+        {"sessions": 1},
+        {"pipelines": 2},
+        {"draining_since": ago(5)},
+        {"draining_since": None},
+        {"store": node("cn-0", "Draining", 30.0)},
+    ],
+)
+def test_a_deleted_pod_keeps_its_locks_while_it_may_have_sessions(fields: dict[str, Any]) -> None:
+    assert not isinstance(decide(deleted(**fields)), HandOver)
+
+
 def test_a_pod_that_ended_for_good_is_replaced() -> None:
     ended = member(1, None, running=False, started=None, failed=True, trouble="Shutdown")
     assert isinstance(decide(snapshot(member(0), ended)), CreatePod)
@@ -224,6 +252,10 @@ def test_services_follow_what_serves() -> None:
     step = decide(snapshot(member(0), member(1, gate=None)))
     assert isinstance(step, SetGate)
     assert (step.pod, step.open) == ("t-cn-1", True)
+    silent = replace(member(0), store=node("cn-0", "Working", 30.0))
+    step = decide(snapshot(silent, member(1)))
+    assert isinstance(step, SetGate)
+    assert (step.open, step.why) == (False, "t-cn-0 is not heard")
     unknown = replace(snapshot(member(0, gate=True)), view=None, error="timeout")
     assert not isinstance(decide(unknown), SetGate)
 

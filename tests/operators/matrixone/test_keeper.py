@@ -16,9 +16,8 @@ from tests.operators.matrixone.builders import typed
 from tests.operators.matrixone.rpc.test_dial import server
 
 from mooring.actor import StepFailed
-from mooring.cache import SystemClock
+from mooring.cache import InformerSet, SystemClock
 from mooring.kube import Client
-from mooring.kube.errors import Conflict
 from mooring.kube.object import Key, decode
 from mooring.kube.objects import core
 from mooring.kube.objects.meta import ObjectMeta
@@ -41,6 +40,7 @@ from mooring.operators.matrixone.rpc.messages import (
 )
 from mooring.operators.matrixone.rpc.wire import Message
 from mooring.operators.matrixone.sets import Surroundings
+from mooring.runtime import CachedClient
 
 CLUSTER = Key("ns", "mo")
 HOST = f"127.11.{os.getpid() % 250}.1"
@@ -186,7 +186,12 @@ async def test_the_gate_of_each_claimed_pod_opens_when_hakeeper_has_confirmed_it
         pods = await two_pods(client)
         around = SimpleNamespace(keeper=keeper, pods=lambda *_: logs, live=None)
         cn_set = typed("CNSet", deps__logSet={"metadata": {"name": "mo", "namespace": "ns"}})
-        ctx: Any = SimpleNamespace(client=client, key=Key("ns", "warm"), now=Still().now, did=noted)
+        ctx: Any = SimpleNamespace(
+            client=CachedClient(client, InformerSet(client)),
+            key=Key("ns", "warm"),
+            now=Still().now,
+            did=noted,
+        )
         steps = tuple(
             SetWorking(
                 pod=one.metadata.name or "",
@@ -209,8 +214,10 @@ async def test_the_gate_of_each_claimed_pod_opens_when_hakeeper_has_confirmed_it
         assert world.states == {"known": WorkState.WORKING}
 
         stale = replace(steps[1], labels={"account": ("b",)})  # the pod has changed since it was seen
-        with pytest.raises(Conflict):
+        told = world.asked.total()
+        with pytest.raises(StepFailed, match="changed meanwhile"):
             await actor.step(ctx, inputs, cast("Any", None), stale)
+        assert world.asked.total() == told
 
 
 async def noted(_: str) -> None:

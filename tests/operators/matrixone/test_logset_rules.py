@@ -186,6 +186,7 @@ def test_followers_are_rolled_first_and_the_leader_last() -> None:
         ("HAKeeper does not answer", lambda one: replace(one, view=None, error="timeout")),
         ("its clock stands still", lambda one: replace(one, advances=False)),
         ("a store was not heard since its start", lambda one: with_pod(with_store(one, 2, heard=4.0), 2, started=ago(3))),
+        ("its last word may be from the second before its start", lambda one: with_pod(with_store(one, 2, heard=2.5), 2, started=ago(3))),
         ("a store is silent", lambda one: with_store(one, 1, heard=30.0)),
         ("a store does not run its replica yet", lambda one: with_store(one, 2, replicas={0: 2})),
         ("a store runs a replica that was replaced", lambda one: with_store(one, 2, replicas={0: 2, 1: 102, 2: 202}, epochs={0: 7, 1: 7, 2: 7})),

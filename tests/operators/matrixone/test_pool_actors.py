@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 import structlog
@@ -16,6 +16,7 @@ from tests.operators.matrixone.builders import declared
 from tests.operators.redis.sentinel.test_actor import eventually as soon
 
 from mooring.actor import StepFailed, Wait
+from mooring.cache import InformerSet
 from mooring.kube import Client, MergePatch, NotFound
 from mooring.kube.errors import TransportError
 from mooring.kube.object import Key, decode
@@ -24,9 +25,12 @@ from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
 from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.matrixone import OPERATOR
+from mooring.operators.matrixone.cnset.fence import unchanged
+from mooring.operators.matrixone.cnset.moves import DeleteStore, SetWorking
 from mooring.operators.matrixone.pool.claim_actor import ClaimActor, Inputs
 from mooring.operators.matrixone.pool.labels import (
     BOUND,
+    CLAIM_SET,
     CLAIM_UID,
     CLAIMED_BY,
     DRAINING,
@@ -37,8 +41,12 @@ from mooring.operators.matrixone.pool.labels import (
     POOL,
 )
 from mooring.operators.matrixone.pool.moves import Bind, GiveBack, Record
+from mooring.operators.matrixone.pool.replicas import CreateClaim
+from mooring.operators.matrixone.pool.set_actor import ClaimSetActor
+from mooring.operators.matrixone.pool.set_actor import Inputs as SetInputs
 from mooring.operators.matrixone.pool.snapshot import Candidate
 from mooring.operators.matrixone.types import CNClaim, CNClaimSet, CNPool, CNSet
+from mooring.runtime import CachedClient
 
 NOTHING: Final[Any] = None
 
@@ -153,6 +161,48 @@ async def test_a_stale_look_at_a_pod_binds_nothing() -> None:
             await ClaimActor(NOTHING).step(outside(client, "c"), inputs, NOTHING, seen)
         now = await client.get(Pod, "p", namespace="default")
         assert (now.metadata.labels or {})[CLAIMED_BY] == "other"
+
+
+@pytest.mark.parametrize("now", ["another claim's", "gone"])
+async def test_hakeeper_is_told_nothing_of_a_pod_that_is_not_what_it_was(now: str) -> None:
+    async with operating(0) as client:
+        pod = await warm_pod(client, "p")
+        store = SetWorking(pod="p", uid=pod.metadata.uid or "", uuid="u", labels={}, why="")
+        here = CachedClient(client, InformerSet(client))
+        await unchanged(here, "default", [pod], store)
+        forget = DeleteStore(uuid="u", pod="p", why="")
+        with pytest.raises(StepFailed, match="changed meanwhile"):
+            await unchanged(here, "default", [], forget)
+        if now == "gone":
+            await client.delete(Pod, "p", namespace="default")
+        else:
+            labels = {"metadata": {"labels": {PHASE: BOUND, CLAIMED_BY: "other"}}}
+            await client.patch(Pod, "p", MergePatch(labels), namespace="default")
+        with pytest.raises(StepFailed, match="changed meanwhile"):
+            await unchanged(here, "default", [pod], store)
+        if now == "gone":
+            await unchanged(here, "default", [], forget)
+
+
+@pytest.mark.parametrize("late", ["the claims", "the set"])
+async def test_a_set_makes_no_claim_by_a_late_look(late: str) -> None:
+    async with operating(0) as client:
+        raw = declared("CNClaimSet", "s", spec__replicas=2)
+        del raw["metadata"]["uid"]
+        owner = await client.create(decode(raw, CNClaimSet))
+        labels = {CLAIM_SET: "s"}
+        raw = declared("CNClaim", "s-0")
+        raw["metadata"] = {"name": "s-0", "namespace": "default", "labels": labels}
+        there = await client.create(decode(raw, CNClaim))
+        if late == "the set":
+            await client.patch(CNClaimSet, "s", MergePatch({"spec": {"replicas": 1}}), namespace="default")
+        seen = SetInputs(owner=owner, claims=() if late == "the claims" else (there,))
+        actor = ClaimSetActor(cast("Any", SimpleNamespace(live=client)))
+        here = outside(cast("Any", CachedClient(client, InformerSet(client))), "s")
+        with pytest.raises(StepFailed, match="changed meanwhile"):
+            await actor.step(here, seen, NOTHING, CreateClaim(claim="s-1", why="one is missing"))
+        found = await client.list(CNClaim, namespace="default")
+        assert [one.metadata.name for one in found.items] == ["s-0"]
 
 
 async def test_a_stale_look_at_a_claim_records_nothing() -> None:

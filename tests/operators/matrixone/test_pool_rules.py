@@ -255,6 +255,13 @@ def test_idle_pods_are_rolled_after_their_successor_is_idle() -> None:
     assert (step.pod, step.phase) == ("t-cn-0", TERMINATING)
 
 
+def test_a_pod_that_became_one_too_many_before_it_was_idle_goes() -> None:
+    idle = [pooled(at, IDLE) for at in range(2)]
+    step = decide(pool(*idle, pooled(2, UNKNOWN, first_to_go=True), replicas=2))
+    assert isinstance(step, SetPhase)
+    assert (step.pod, step.phase) == ("t-cn-2", TERMINATING)
+
+
 # --- claims -----------------------------------------------------------------------------------------------
 
 

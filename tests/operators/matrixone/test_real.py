@@ -12,13 +12,16 @@ from typing import Any, TypeVar
 
 import pytest
 
+from mooring.operators.matrixone.cluster.metrics import USER as READER
+from mooring.operators.matrixone.cluster.metrics import statements
 from mooring.operators.matrixone.rpc.compute import Load
 from mooring.operators.matrixone.rpc.dial import Address, Dial, Refused, Unsupported
 from mooring.operators.matrixone.rpc.hakeeper import Hakeeper, UnknownStore, hakeeper
 from mooring.operators.matrixone.rpc.locks import Locks, locks
 from mooring.operators.matrixone.rpc.messages import QueryMethod, QueryReply, QueryRequest, WorkState
+from mooring.operators.matrixone.sql import Login, Sql, SqlFailed
 from mooring.operators.matrixone.topology import ComputeNode, Topology, read_topology
-from mooring.testing.matrixone import LOG_PORT, BareCluster
+from mooring.testing.matrixone import LOG_PORT, PASSWORD, SQL_PORT, USER, BareCluster
 
 pytestmark = [pytest.mark.mo_service, pytest.mark.timeout(180)]
 
@@ -171,6 +174,25 @@ async def test_a_method_that_the_server_does_not_know_is_told_apart(cluster: Bar
     load = seen.cns[cluster.services["cn0"].uuid].load
     assert load is not None
     assert load.replicas == 0
+
+
+@pytest.mark.nightly
+async def test_the_user_that_reads_the_metrics_reads_nothing_else_and_may_be_made_again(
+    cluster: BareCluster,
+) -> None:
+    await cluster.until_sql("cn0")
+    host, sql = cluster.services["cn0"].host, Sql(lambda: None)
+    first = Login(user=USER, password=PASSWORD)
+    for text in ("one-password", "another_password"):
+        await sql.run(host, SQL_PORT, first, statements(text), where="cn0")
+    reader = Login(user=READER, password="another_password")
+    await sql.run(host, SQL_PORT, reader, [("", "select count(*) from system_metrics.metric")], where="cn0")
+    with pytest.raises(SqlFailed) as refused:
+        await sql.run(host, SQL_PORT, reader, [("", "select * from mo_catalog.mo_user")], where="cn0")
+    assert refused.value.reason == "StatementRefused"
+    with pytest.raises(SqlFailed) as denied:
+        await sql.run(host, SQL_PORT, Login(user=READER, password="one-password"), (), where="cn0")
+    assert denied.value.reason == "LoginRejected", denied.value
 
 
 async def test_an_unknown_shard_is_refused_without_a_text(cluster: BareCluster) -> None:

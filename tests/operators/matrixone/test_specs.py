@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.operators.matrixone.builders import STORAGE, typed
 
-from mooring.kube.objects import core
+from mooring.kube.objects import core, policy
 from mooring.operators.matrixone import toml
+from mooring.operators.matrixone.identity import bootstrap_replicas
 from mooring.operators.matrixone.names import CLUSTER, CNNames, DNNames, LogNames, ProxyNames, UINames
 from mooring.operators.matrixone.specs import (
     ClusterSpecs,
@@ -20,7 +21,15 @@ from mooring.operators.matrixone.specs import (
     ProxySpecs,
     UISpecs,
 )
-from mooring.operators.matrixone.types import CNSet, ExternalLogSet, MatrixOneCluster, WebUI
+from mooring.operators.matrixone.types import (
+    CNSet,
+    DNSet,
+    ExternalLogSet,
+    LogSet,
+    MatrixOneCluster,
+    ProxySet,
+    WebUI,
+)
 from mooring.operators.matrixone.validate import validate
 
 LOG = LogService.of(typed("LogSet"))
@@ -301,3 +310,35 @@ def test_a_store_keeps_its_uuid_and_its_claims_by_its_id() -> None:
     assert [one.metadata.name for one in specs.claims("a1b2c")] == ["mo-data-mo-cn-a1b2c"]
     assert specs.uuid("a1b2c") != specs.uuid("other")
     assert isinstance(typed("MatrixOneCluster"), MatrixOneCluster)
+
+
+# --- evictions
+
+
+def budget_of(objects: list[Any]) -> tuple[int | None, int | None]:
+    """The pods that evictions may take of a set at once, and those that they have to leave."""
+    [made] = [one for one in objects if isinstance(one, policy.PodDisruptionBudget)]
+    assert made.spec is not None
+    assert made.spec.selector is not None
+    assert made.spec.selector.match_labels
+    return made.spec.max_unavailable, made.spec.min_available  # type: ignore[return-value]
+
+
+def test_one_log_store_transaction_node_and_proxy_may_be_evicted_at_a_time() -> None:
+    made = cluster(spec__proxy={"replicas": 3})
+    for one in made.sets():
+        match one:
+            case LogSet():
+                assert budget_of(LogSpecs(one, members=bootstrap_replicas(3)).objects()) == (1, None)
+            case DNSet():
+                assert budget_of(DNSpecs(one, LOG).objects()) == (1, None)
+            case ProxySet():
+                assert budget_of(ProxySpecs(one, LOG).objects()) == (1, None)
+
+
+@pytest.mark.parametrize(("pods", "left"), [(0, 2), (1, 2), (2, 2), (3, 3)])
+def test_no_compute_node_is_evicted_past_the_planner_also_while_there_is_one_more(
+    pods: int, left: int
+) -> None:
+    made = typed("CNSet", spec__replicas=2)
+    assert budget_of(CNSpecs(made, LOG).objects(pods=pods)) == (None, left)

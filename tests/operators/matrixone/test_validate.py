@@ -210,6 +210,21 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"spec__target__s3__certificateRef": {"name": "ca", "files": ["ca.crt"]}},
         "spec.target.s3.certificateRef",
     ),
+    ("BackupJob", {"spec__image": "mobr:1"}, "spec.image"),
+    (
+        "BackupJob",
+        {"spec__image": "mobr:1", "spec__overlay": {"command": ["a"]}, "spec__incrementalFrom": "b"},
+        "spec.incrementalFrom",
+    ),
+    (
+        "BackupJob",
+        {
+            "spec__image": "mobr:1",
+            "spec__overlay": {"command": ["a"]},
+            "spec__schedule": {"cron": "@daily", "fullEvery": 2},
+        },
+        "spec.schedule.fullEvery",
+    ),
     ("RestoreJob", {"spec__backupName": None}, "spec.backupName"),
     ("RestoreJob", {"spec__externalSource": {"fileSystem": {"path": "/x"}}}, "spec.externalSource"),
     ("CNPool", {"spec__template__image": None}, "spec.template.image"),
@@ -372,6 +387,7 @@ def test_a_bootstrapped_log_service_keeps_its_replicas_of_a_shard_when_it_grows(
         ("MatrixOneCluster", {"spec__tp": {"replicas": 1}}, "spec.tp"),
         ("MatrixOneCluster", {"spec__cnGroups": None}, "spec.cnGroups"),
         ("MatrixOneCluster", {"spec__version": "nightly"}, "spec.version"),
+        ("BackupJob", {"spec__overlay": {"command": ["/mo_br"]}}, "spec.overlay.command"),
     ],
 )
 def test_what_is_carried_out_but_perhaps_not_as_meant_is_warned_of(

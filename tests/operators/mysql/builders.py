@@ -101,6 +101,8 @@ class Scene:
 
     def pod(self, name: str, **changes: Any) -> Scene:
         member = self.members[name]
+        if "role" in changes:
+            changes = {"reads": changes["role"] == "replica", **changes}
         return self.member(name, replace(member, pod=replace(member.pod, **changes)))
 
     def server(self, name: str, **changes: Any) -> Scene:
@@ -191,12 +193,13 @@ def _pod(ordinal: int) -> Pod:
         ready=True,
         revision="one",
         role="replica" if ordinal else "primary",
+        reads=bool(ordinal),
     )
 
 
 def new(*, size: int = 3, **wanted: Any) -> Scene:
     """Pods that wait at their gates for the first time."""
-    pods = [replace(_pod(number), role="", ready=False) for number in range(size)]
+    pods = [replace(_pod(number), role="", reads=False, ready=False) for number in range(size)]
     return Scene(
         Wanted(size=size, image="mariadb:10.11", domain=DOMAIN, **wanted),
         {pod.name: Member(pod=pod, error="Refused") for pod in pods},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 from tests.operators.mysql.builders import NOW, Scene, ago, at, healthy
+from tests.operators.mysql.declared import cluster, inputs
 
 from mooring.operators.mysql.durability import acks_of
 from mooring.operators.mysql.gtid import Position
@@ -24,8 +25,9 @@ from mooring.operators.mysql.moves import (
     WriteTemplate,
 )
 from mooring.operators.mysql.replication import LEFT_BROKEN
+from mooring.operators.mysql.status import report
 from mooring.operators.mysql.topology import Flavor
-from mooring.operators.mysql.types import Instance
+from mooring.operators.mysql.types import Instance, MySQLClusterStatus
 from mooring.operators.workload.rollout import SetState
 
 
@@ -94,6 +96,19 @@ def test_strict_durability_is_recorded_as_weaker_before_it_is() -> None:
     assert (weakened.status.durability, weakened.status.acks) == ("Async", 0)
     assert weakened.status.ack_set
     assert isinstance(scene.wrote(weakened).decide(), SetDurability)
+
+
+@pytest.mark.parametrize("mode", ["Async", "Available"])
+def test_what_weaker_durability_costs_is_shown_together_with_it(mode: str) -> None:
+    scene = healthy(mode=mode).dead("demo-1").dead("demo-2").record(blocked_since=ago(11))
+    weakened = labelled(scene).decide()
+    assert isinstance(weakened, Record)
+
+    shown = report(inputs(cluster({"size": 3})), labelled(scene).snapshot, weakened).status
+
+    assert isinstance(shown, MySQLClusterStatus)
+    assert (shown.durability, shown.acks) == ("Async", 0)
+    assert shown.at_risk == "writes that no replica has received yet, if demo-0 fails"
 
 
 def test_available_goes_on_alone_after_its_time_and_is_strict_again_once_replicas_prove_themselves() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Awaitable
 from time import monotonic
+from typing import Any
 
 import pytest
+from asyncmy.connection import Connection
 
 from mooring.operators.mysql.dial import Dial, Login, Unreachable
 from mooring.operators.mysql.names import ADMIN_PORT, PORT
@@ -59,6 +62,35 @@ async def test_a_server_that_never_greets_is_given_up_even_if_it_accepts_in_the_
         listener.close()
     assert refused.value.word == "Timeout"
     assert monotonic() - began < 4
+
+
+@pytest.mark.parametrize("port", [PORT, 1], ids=["open", "refused"])
+async def test_a_login_that_ends_in_the_moment_in_which_its_caller_is_cancelled_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    """Neither an open connection, nor a failure that nothing asked for."""
+    connect, made, told = Connection.connect, list[Any](), list[str]()
+
+    async def ending(connection: Any) -> None:
+        made.append(connection)
+        try:
+            await connect(connection)
+        finally:
+            caller.cancel()
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(about["message"]))
+    async with Servers() as servers:
+        (server,) = await servers.start(1)
+        monkeypatch.setattr(Connection, "connect", ending)
+        dial = Dial(port=port, connect_timeout=10.0)
+        caller = asyncio.create_task(dial.session(server.address, login_of(CREDENTIALS)))
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        monkeypatch.undo()
+        await asyncio.sleep(0)
+        gc.collect()
+        assert told == []
+        assert [one.connected for one in made] == [False]
 
 
 async def test_the_last_free_connection_is_waited_for_that_the_server_still_counts() -> None:

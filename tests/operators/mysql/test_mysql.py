@@ -111,3 +111,13 @@ def test_even_an_account_with_all_rights_cannot_write_to_a_replica() -> None:
 def test_two_passwords_are_valid_at_once() -> None:
     assert DIALECT.password("app", "%", "new", keep=("old",))[0].endswith("RETAIN CURRENT PASSWORD")
     assert DIALECT.only_password("app", "%", "new")[-1].endswith("DISCARD OLD PASSWORD")
+
+
+def test_a_receiver_that_waits_for_space_is_told_from_those_that_apply() -> None:
+    receiver = {"Id": 10, "User": "system user", "Host": "connecting host", "State": "Waiting for disk space"}
+    applies = {"Id": 12, "User": "system user", "Host": "", "State": "Waiting for disk space"}
+    well = receiver | {"State": "Waiting for source to send event"}
+    assert DIALECT.receiver_without_room([applies, receiver]) == 10
+    assert DIALECT.receiver_without_room([applies, well]) == 0
+    # A user's own channel cannot be told from the cluster's.
+    assert DIALECT.receiver_without_room([receiver, well | {"Id": 20}]) == 0

@@ -424,6 +424,68 @@ def test_a_person_names_another_server_while_the_pod_of_a_lost_node_is_still_the
     assert promote.first.promotions[0].cause == "Chosen"
 
 
+def test_a_server_where_nothing_listens_has_ended_although_its_pod_is_said_to_run() -> None:
+    scene = healthy().silent("demo-0", error="Refused", seconds=0.6)
+
+    assert isinstance(scene.see(primary_unreachable=60.0).decide(), Wait), "its replicas still hear from it"
+    assert isinstance(scene.lost("demo-1").see(primary_unreachable=0.6).decide(), Wait)
+    lost = scene.lost("demo-1", "demo-2")
+    assert isinstance(lost.see(primary_unreachable=0.4).decide(), Wait)
+    verdict = lost.decide()
+    assert isinstance(verdict, Fence)
+    assert "nothing listens" in verdict.why
+
+
+def test_without_acknowledgements_a_pod_is_not_deleted_before_the_kubelet_may_have_reported_its_end() -> None:
+    scene = healthy(mode="Async").record(durability="Async", acks=0, ack_set=[])
+    scene = scene.silent("demo-0", error="Refused", seconds=1.9).lost("demo-1", "demo-2")
+
+    assert isinstance(scene.decide(), Wait)
+    assert isinstance(scene.see(primary_unreachable=2.0).decide(), DeletePod)
+
+
+def test_labels_for_reading_that_are_missing_or_left_over_are_corrected() -> None:
+    missing = healthy().pod("demo-1", role="replica", reads=False).decide()
+    assert isinstance(missing, LabelRoles)
+    assert missing.roles == {"demo-1": "replica"}
+    left = healthy().pod("demo-0", role="primary", reads=True).decide()
+    assert isinstance(left, LabelRoles)
+    assert left.roles == {"demo-0": "primary"}
+    assert left.readers == {"demo-0"}
+
+
+@pytest.mark.parametrize(
+    ("former", "first"),
+    [
+        ("ended", True),
+        ("restarted", True),
+        ("refuses", True),
+        ("is deleted", True),
+        ("hangs", False),
+        ("answers", False),
+    ],
+)
+def test_a_new_primary_is_labelled_first_where_the_former_one_has_ended(former: str, first: bool) -> None:
+    scene = healthy().record(primary="demo-1").server("demo-1", read_only=False, replication=None)
+    match former:
+        case "ended":
+            scene = scene.dead("demo-0")
+        case "restarted":
+            scene = scene.restarted("demo-0")
+        case "refuses":
+            scene = scene.silent("demo-0", error="Refused")
+        case "hangs":
+            scene = scene.silent("demo-0")
+        case "is deleted":
+            scene = scene.server("demo-0", read_only=True).pod("demo-0", terminating=True)
+        case "answers":
+            scene = scene.server("demo-0", read_only=True)
+    verdict = scene.decide()
+    assert isinstance(verdict, LabelRoles), verdict
+    assert (verdict.roles["demo-0"], verdict.roles["demo-1"]) == ("", "primary")
+    assert verdict.leader_first is first
+
+
 # --- hang -------------------------------------------------------------------------------------------------
 
 

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from tests.operators.mysql.declared import BORN, answer, cluster, inputs, made, secret
 
 from mooring.actor import Terminal, Wait
-from mooring.kube.object import Object
+from mooring.kube.object import Object, to_dict
 from mooring.kube.objects import apps, core, meta, policy
 from mooring.operators.mysql import compatible
+from mooring.operators.mysql.actor import CompatibleActor, MySQLActor
 from mooring.operators.mysql.config import (
     base_cnf,
     forced,
@@ -67,9 +68,24 @@ def test_size_and_image_alone_give_a_whole_cluster() -> None:
 
 def test_a_replica_that_lags_leaves_the_replicas_service_by_its_label() -> None:
     objects = inputs(cluster()).specs.objects()
-    for name, role in (("demo-primary", "primary"), ("demo-replicas", "replica")):
-        selector = found(objects, core.Service, name).spec.selector
-        assert selector == {**labels_of("demo"), "mooring.dev/role": role}
+    for name, labels, unready in (
+        ("demo-primary", {"mooring.dev/role": "primary"}, True),
+        ("demo-replicas", {"mooring.dev/reads": "true"}, None),
+    ):
+        spec = found(objects, core.Service, name).spec
+        assert spec.selector == {**labels_of("demo"), **labels}
+        assert spec.publish_not_ready_addresses is unready
+
+
+def test_the_replicas_service_keeps_its_selector_until_pods_of_an_earlier_version_have_the_new_label() -> (
+    None
+):
+    labels = {**labels_of("demo"), "mooring.dev/role": "replica"}
+    for more, selects in (({}, "mooring.dev/role"), ({"mooring.dev/reads": "true"}, "mooring.dev/reads")):
+        metadata = meta.ObjectMeta(name="demo-1", namespace="shop", labels={**labels, **more})
+        specs = inputs(cluster(), core.Pod(metadata=metadata)).specs
+        service = found(specs.objects(), core.Service, "demo-replicas")
+        assert service.spec.selector.keys() - labels_of("demo").keys() == {selects}
 
 
 def test_pods_find_each_other_before_they_are_ready() -> None:
@@ -473,3 +489,50 @@ def test_pods_on_a_node_that_takes_no_more_pods_are_known() -> None:
         for at, name in enumerate(("left", "right"))
     ]
     assert inputs(cluster(), *nodes, *pods).observed.cordoned == {"demo-0"}
+
+
+# --- what deletion and history rest on ------------------------------------------------------------------------
+
+
+def _keys(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return {*value, *(key for one in value.values() for key in _keys(one))}
+    return {key for one in value for key in _keys(one)} if isinstance(value, list) else set()
+
+
+@pytest.mark.parametrize("image", ["mariadb:10.11", "mysql:8.4"])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_nothing_that_the_operator_makes_has_finalizers(image: str, keeps: bool) -> None:  # trap 28
+    """A cluster or its namespace is deleted while the operator is gone: owner references do it all."""
+    declared = {
+        "image": image,
+        "tls": {},
+        "exporter": {"enabled": True, "image": "exporter:1"},
+        "archive": {"target": {"claim": {"name": "backups"}}},
+        "storage": {"size": "1Gi", "keepAfterDeletion": keeps},
+    }
+    one = inputs(cluster(declared))
+    made_of = [*one.specs.objects(), one.specs.trial(), one.specs.first_claim()]
+
+    assert {"Secret", "StatefulSet", "PodDisruptionBudget", "Deployment", "Job"} <= {
+        each.resource.kind for each in made_of
+    }
+    for each in made_of:
+        assert "finalizers" not in _keys(to_dict(each)), each.metadata.name
+    assert (MySQLActor.finalizer, CompatibleActor.finalizer) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("image", "key"), [("mariadb:10.11", "log_slave_updates"), ("mysql:8.4", "log_replica_updates")]
+)
+def test_a_replica_logs_what_it_applies_whatever_is_declared(image: str, key: str) -> None:  # trap 5
+    spelled = (f"skip-{key}", key.replace("_", "-").upper(), "skip_log_bin", "sql_log_bin")
+    specs = inputs(cluster({"image": image, "config": dict.fromkeys(spelled, "OFF")})).specs
+    data = specs.scripts().data or {}
+
+    lines = data["forced.cnf"].splitlines()
+    assert [line for line in lines if "updates" in line] == [f"{key}=ON"]
+    assert [line for line in lines if "log_bin" in line] == ["log_bin=binlog"]
+    theirs = [*data["base.cnf"].splitlines(), *(specs.live_config().data or {})["live.cnf"].splitlines()]
+    assert [line for line in theirs if "updates" in line or "log_bin" in line] == []
+    assert all(map(is_forbidden, spelled))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -50,6 +50,13 @@ FLAVORS = [
 ]
 pytestmark = pytest.mark.parametrize("image", FLAVORS)
 ROOT = Login(user="root", passwords=tuple(CREDENTIALS.of("root")))
+
+
+class Clients(Dial):
+    """Not the operator: they know of no further port for when all connections are used."""
+
+    async def _connect(self, host: str, login: Login, name: str, timeout: float) -> Link:
+        return await self._log_in(host, self._port, login, name, timeout)
 
 
 class Bench:
@@ -219,12 +226,26 @@ async def test_a_replica_gets_in_though_clients_that_wait_for_it_use_up_the_conn
     [replica] = await bench.start(1)
     await bench.found(primary, [])
     await bench.run(SetDurability(primary=primary.target, semi_sync=True, acks=1, acking=(replica.target,)))
-    writing = [
-        asyncio.create_task(bench.sql(primary, f"INSERT INTO shop.t VALUES ({number}, 1)", timeout=20))
-        for number in range(14)
-    ]
+    clients, full = Clients(connect_timeout=20.0), asyncio.Event()
+
+    async def write(number: int) -> bool:
+        """Once it is let in: sessions of before count until the server has closed them, and it refuses who comes meanwhile."""
+        async with AsyncExitStack() as stack:
+            while not full.is_set():
+                try:
+                    opened = clients.open(primary.address, APP, timeout=20)
+                    link = await stack.enter_async_context(opened)
+                except DialError:
+                    await asyncio.sleep(0.05)
+                else:
+                    await link.query(f"INSERT INTO shop.t VALUES ({number}, 1)")
+                    return True
+        return False
+
+    writing = [asyncio.create_task(write(number)) for number in range(14)]
 
     await bench.until(primary, lambda it: it.connections >= it.max_connections, within=20)
+    full.set()
 
     await bench.run(
         Follow(
@@ -235,8 +256,8 @@ async def test_a_replica_gets_in_though_clients_that_wait_for_it_use_up_the_conn
         )
     )
 
-    results = await asyncio.gather(*writing, return_exceptions=True)
-    written = [number for number, one in enumerate(results) if not isinstance(one, BaseException)]
+    results = await asyncio.gather(*writing)
+    written = [number for number, done in enumerate(results) if done]
     assert written
     assert set(written) <= set(await bench.rows(primary))
 
@@ -483,6 +504,55 @@ async def test_a_switch_holds_writers_and_lets_them_go_to_the_new_primary(bench:
     leader = await bench.see(new)
     for one in (new, primary, other):
         await bench.shows(one, leader, list(range(1, confirmed + 2)))
+
+
+@asynccontextmanager
+async def slow_logins(one: TestServer, opened: asyncio.Event) -> AsyncIterator[str]:
+    """An address that leads to a server; what clients say is held back until ``opened``."""
+
+    async def forward(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(65536):
+                to.write(data)
+                await to.drain()
+        to.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, back = await asyncio.open_connection(one.address, 3306)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(forward(answers, writer))
+            await opened.wait()
+            group.create_task(forward(reader, back))
+
+    host = f"{one.address.rpartition('.')[0]}.250"
+    async with await asyncio.start_server(accept, host, 3306):
+        yield host
+
+
+async def test_who_logs_in_while_clients_are_let_go_is_disconnected_if_it_is_a_client(bench: Bench) -> None:
+    (primary,) = await bench.start(1)
+    await bench.found(primary, [], semi_sync=False)
+    opened = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        opened.set()
+        await asyncio.sleep(seconds)
+
+    steps = Steps(bench.dial, bench.dialect, CREDENTIALS, holds=bench.holds, sleep=sleep)
+    async with slow_logins(primary, opened) as host, bench.dial.open(primary.address, bench.login) as link:
+        ours = asyncio.create_task(bench.dial.session(host, bench.login))
+        client = asyncio.create_task(bench.dial.session(host, APP))
+        while (await link.one(bench.dialect.logging_in()))["n"] != 2:
+            await asyncio.sleep(0.02)
+
+        await steps._let_go(link)
+
+        with pytest.raises(DialError):
+            await (await client).query("SELECT 1")
+        (found,) = await asyncio.gather(ours, return_exceptions=True)
+        assert isinstance(found, Link), found
+        assert await found.query("SELECT 1")
+        found.close()
 
 
 async def test_a_switch_that_takes_too_long_is_undone(bench: Bench) -> None:

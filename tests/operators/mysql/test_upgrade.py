@@ -192,6 +192,8 @@ def known(image: str, version: str) -> Inputs:
 def test_the_steps_of_an_upgrade_are_told_in_their_order() -> None:
     steps = upgrade_steps(known("mariadb:11.8", "10.11.19"))
     assert [step.split()[0] for step in steps] == ["mariadb:11.8", "demo-2", "demo-0", "a", "demo-1"]
+    assert ["system tables included" in step for step in steps] == [False, True, True, False, True]
+    assert not any("system tables" in step for step in upgrade_steps(known("mysql:9.7", "8.4.3")))
     assert upgrade_steps(known("mariadb:10.11", "10.11.19")) == []
     assert "refused" in upgrade_steps(known("mariadb:10.11", "11.8.9"))[0]
     through = upgrade_steps(known("mysql:9.7", "8.0.36"))

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from mooring.operators.redis.cluster import passwords
+from mooring.actor import StepFailed
+from mooring.operators.redis.cluster.moves import Target as ClusterTarget
 from mooring.operators.redis.cluster.steps import Steps as ClusterSteps
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.passwords import Auth
-from mooring.operators.redis.sentinel.moves import SetPassword, Target
+from mooring.operators.redis.passwords.moves import ServerAuth, SetPassword, SwitchPassword
+from mooring.operators.redis.passwords.seen import Auth
+from mooring.operators.redis.sentinel.moves import Target
 from mooring.operators.redis.sentinel.steps import Steps
 from mooring.operators.workload.credentials import Kept
 
@@ -31,7 +33,7 @@ async def restarted(tmp_path: Path) -> AsyncIterator[Address]:
     address = Address(f"127.{random.randint(10, 250)}.0.1", 6379)
     conf = tmp_path / "redis.conf"
     conf.write_text(
-        f'bind {address.ip}\nport {address.port}\ndir {tmp_path}\nsave ""\nrequirepass "{NEW}"\nmasterauth "{NEW}"\n'
+        f'bind {address.ip}\nport {address.port}\ndir {tmp_path}\nsave ""\ncluster-enabled yes\nrequirepass "{NEW}"\nmasterauth "{NEW}"\n'
     )
     process = await asyncio.create_subprocess_exec(
         "redis-server", str(conf), stdout=asyncio.subprocess.DEVNULL
@@ -60,13 +62,13 @@ async def serves(address: Address, password: str) -> bool:
 
 
 async def by_sentinel(address: Address, kept: Kept) -> object:
-    move = SetPassword(targets=(Target(name="redis-0", address=address),), sentinels=())
-    return await Steps(Dial(), kept=kept).run(move)
+    server = ServerAuth(target=Target(name="redis-0", address=address), auth=Auth(two=True))
+    return await Steps(Dial(), kept=kept).run(SetPassword(targets=(server,)))
 
 
 async def by_cluster(address: Address, kept: Kept) -> None:
-    server = passwords.ServerAuth(name="demo-0", address=address, auth=Auth(two=True))
-    await ClusterSteps(Dial(), kept=kept).run(passwords.Only(targets=(server,)))
+    server = ServerAuth(target=ClusterTarget(name="demo-0", address=address), auth=Auth(two=True))
+    await ClusterSteps(Dial(), kept=kept).run(SetPassword(targets=(server,)))
 
 
 @pytest.mark.parametrize("drop", [by_sentinel, by_cluster])
@@ -80,3 +82,16 @@ async def test_the_old_password_is_dropped_though_requirepass_is_the_new_one_alr
     assert await serves(restarted, password)
     assert await serves(restarted, "") is (password == "")
     assert not await serves(restarted, OLD)
+
+
+async def test_another_node_at_the_address_of_one_that_was_seen_is_sent_no_password(
+    restarted: Address,
+) -> None:
+    seen = ClusterTarget(name="demo-0", address=restarted, id="f" * 40)
+    server = ServerAuth(target=seen, auth=Auth(two=True))
+    kept = Kept(password="the-next-one", previous=OLD)
+    for move in (SwitchPassword(targets=(server,)), SetPassword(targets=(server,))):
+        with pytest.raises(StepFailed, match=r"is not ffff.* any more"):
+            await ClusterSteps(Dial(), kept=kept).run(move)
+    assert await serves(restarted, OLD)
+    assert not await serves(restarted, "the-next-one")

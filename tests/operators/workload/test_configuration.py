@@ -103,6 +103,20 @@ def test_two_spellings_of_a_key_with_two_values_are_refused() -> None:
     assert [step.value for step in done] == ["1"]
 
 
+def test_the_work_for_a_key_does_not_grow_with_the_number_of_keys() -> None:
+    asked = 0
+
+    def counted(key: str) -> str:
+        nonlocal asked
+        asked += 1
+        return canonical(key)
+
+    keys = {f"key_{number}": "1" for number in range(2000)}
+    one = configuration(keys, keys=replace(KEYS, canonical=counted), servers={"db-0": HELD, "db-1": HELD})
+    assert isinstance(one.next(), RecordResults)
+    assert asked < 10 * len(keys)
+
+
 def test_what_a_server_refused_is_neither_tried_again_nor_published() -> None:
     refused = {"sort_buffer": ConfigResult(wanted="-1", state="Rejected", message="no")}
     assert configuration({"sort_buffer": "-1"}, results=refused).next() is None

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mooring.local.api import constraints, names
 from mooring.local.api.cel.rules import Rules, compile_rules
@@ -28,6 +28,8 @@ __all__ = [
     "validate_crd_update",
 ]
 
+K = TypeVar("K")
+V = TypeVar("V")
 JsonObject = dict[str, Any]
 Errors = Iterator[FieldError]
 _OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -87,12 +89,9 @@ def compile_version(crd: JsonObject, version: str) -> CompiledVersion:
     """Compile one version of an accepted CRD."""
     spec = crd["spec"]
     found = next(entry for entry in spec["versions"] if entry["name"] == version)
-    schema = compile_structural(
-        _schema_of(found),
-        kind=spec["names"]["kind"],
-        preserve_unknown=bool(spec.get("preserveUnknownFields")),
+    schema, rules = _compiled(
+        _schema_of(found), spec["names"]["kind"], preserve=bool(spec.get("preserveUnknownFields"))
     )
-    rules, _ = compile_rules(schema)
     subresources = found.get("subresources") or {}
     warning = found.get("deprecationWarning")
     if warning is None:
@@ -110,6 +109,27 @@ def compile_version(crd: JsonObject, version: str) -> CompiledVersion:
         columns=tuple(found.get("additionalPrinterColumns") or ()),
         selectable_fields=tuple(field["jsonPath"] for field in found.get("selectableFields") or ()),
     )
+
+
+#: Schemas and rules that were compiled, the latest last: as with `_SOUND`, a process compiles the same one once. Nothing
+#: changes them, so control plane after control plane may use them.
+_COMPILED: Final[dict[tuple[str, str, bool], tuple[Schema, Rules]]] = {}
+_MOST: Final = 64
+
+
+def _compiled(source: JsonObject | None, kind: str, *, preserve: bool) -> tuple[Schema, Rules]:
+    key = (json.dumps(source), kind, preserve)
+    if (known := _COMPILED.get(key)) is None:
+        schema = compile_structural(source, kind=kind, preserve_unknown=preserve)
+        known = schema, compile_rules(schema)[0]
+        _remember(_COMPILED, key, known)
+    return known
+
+
+def _remember(known: dict[K, V], key: K, value: V) -> None:
+    known[key] = value
+    if len(known) > _MOST:
+        known.pop(next(iter(known)), None)
 
 
 def _schema_of(version: JsonObject) -> JsonObject | None:
@@ -309,7 +329,6 @@ def _part(version: JsonObject, old: JsonObject, key: str, place: str) -> Errors:
 #: Schemas that were found sound, the latest last: a process that serves one control plane after the other, as tests do,
 #: judges each once, which is half of what a new CRD costs.
 _SOUND: Final[dict[tuple[str, bool], None]] = {}
-_MOST_SOUND: Final = 64
 
 
 def _schema(schema: JsonObject, place: str, *, status: bool) -> list[FieldError]:
@@ -321,9 +340,7 @@ def _schema(schema: JsonObject, place: str, *, status: bool) -> list[FieldError]
         return errors
     _, errors = compile_rules(compile_structural(schema), path=place)
     if not errors:
-        _SOUND[key] = None
-        if len(_SOUND) > _MOST_SOUND:
-            _SOUND.pop(next(iter(_SOUND)), None)
+        _remember(_SOUND, key, None)
     return errors
 
 

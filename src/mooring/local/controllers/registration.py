@@ -112,11 +112,13 @@ def register_for_nodes(manager: Manager, *, volumes: Path, locks: Path | None = 
         manager.add(part.controller())
 
 
-def register_for_tests(manager: Manager, *, directories: Directories, endpoints: bool) -> None:
+def register_for_tests(
+    manager: Manager, *, directories: Directories, endpoints: bool, budgets: bool = False
+) -> None:
     """Add what workloads need of a cluster whose nodes are simulated and never fail.
 
     Left out are the life of nodes, autoscaling, signing, cron and roles, and where it is asked for the addresses
-    behind Services; ``directories`` makes those of volumes.
+    behind Services; ``budgets`` adds what evictions go by; ``directories`` makes those of volumes.
     """
     sources = _Sources(manager)
     context = Context(manager.client, manager.informers, manager.clock, sources.of)
@@ -134,6 +136,7 @@ def register_for_tests(manager: Manager, *, directories: Directories, endpoints:
         DaemonSetController(context),
         JobController(context),
         *([EndpointsController(context)] if endpoints else ()),
+        *([DisruptionController(context, kinds)] if budgets else ()),
         ClaimController(context),
         VolumeController(context),
         Provisioner(context, directories),

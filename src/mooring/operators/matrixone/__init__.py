@@ -13,7 +13,11 @@ from typing import Any
 from mooring.operators.matrixone.types import (
     KINDS,
     RETAIN,
+    Backup,
+    BackupJob,
+    BucketClaim,
     MatrixOneCluster,
+    RestoreJob,
     claim_retention,
     data_retention,
 )
@@ -61,6 +65,7 @@ OPERATOR = Operator(
             parse=_switch,
         ),
     ),
+    without_clients=(Backup, BackupJob, RestoreJob, BucketClaim),
     explain=deferred(f"{_HERE}.explain", "explain"),
     save=deferred(f"{_HERE}.saved", "save"),
     replay=deferred(f"{_HERE}.saved", "replay"),

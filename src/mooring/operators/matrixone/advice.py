@@ -8,6 +8,8 @@ from typing import Any, Final, cast
 from mooring.kube.object import Object
 from mooring.operators.matrixone.storage import backend_of
 from mooring.operators.matrixone.types import (
+    BackupJob,
+    BackupJobSpec,
     CNSet,
     CNSetSpec,
     DNSet,
@@ -16,7 +18,9 @@ from mooring.operators.matrixone.types import (
     LogSetSpec,
     MatrixOneCluster,
     MatrixOneClusterSpec,
+    Overlay,
     PodSet,
+    RestoreJob,
     SharedStorageCache,
     SharedStorageProvider,
     Volume,
@@ -138,10 +142,25 @@ def _cluster_said(obj: MatrixOneCluster) -> Said:
     for name, one in (("tp", spec.tp), ("ap", spec.ap)):
         if one is not None:
             yield f"spec.{name}", f"deprecated; make it a group named {name} in spec.cnGroups"
-    if spec.metric_reader_enabled:
-        yield "spec.metricReaderEnabled", "not acted on yet: make the user in SQL"
     if not groups_of(spec):
         yield "spec.cnGroups", "not given: without compute nodes no client can be served"
+
+
+def _backup_said(obj: BackupJob) -> Said:
+    spec = obj.spec or BackupJobSpec()
+    if not spec.image:
+        yield from _command_said(
+            "spec.overlay", spec.overlay, "give spec.image to have its tool write the backup"
+        )
+
+
+def _restore_said(obj: RestoreJob) -> Said:
+    yield from _command_said("overlay", obj.overlay, "a restore copies the backup itself")
+
+
+def _command_said(where: str, overlay: Overlay | None, instead: str) -> Said:
+    if overlay is not None and (overlay.command or overlay.args):
+        yield f"{where}.command", f"not used; {instead}"
 
 
 _WARNINGS: Final = cast(
@@ -151,5 +170,7 @@ _WARNINGS: Final = cast(
         LogSet: _log_set_said,
         DNSet: _dn_set_said,
         CNSet: _cn_set_said,
+        BackupJob: _backup_said,
+        RestoreJob: _restore_said,
     },
 )

@@ -35,7 +35,7 @@ from mooring.operators.matrixone.depends import log_set_of, needs_cn_set, needs_
 from mooring.operators.matrixone.names import INPUTS, SQL, ProxyNames, UINames
 from mooring.operators.matrixone.sets import Surroundings, blocked_by
 from mooring.operators.matrixone.specs import Credential, LogService, ProxySpecs, UISpecs
-from mooring.operators.matrixone.stateful import KEPT, same_template
+from mooring.operators.matrixone.stateful import kept_configs, same_template
 from mooring.operators.matrixone.takeover import orphans
 from mooring.operators.matrixone.takeover_steps import Declared, release, take_over
 from mooring.operators.matrixone.types import LogSet, ProxySet, ProxySetStatus, WebUI, WebUIStatus
@@ -172,8 +172,8 @@ class _Deployed(Planned[T, Inputs[T], Snapshot]):
         """The step that brings the child objects in line."""
         if inputs.blocked is not None or (inputs.log_set is None and self.log_set(inputs.owner) is not None):
             return None
-        owned = sorted(ctx.children.of(core.ConfigMap), key=lambda one: one.metadata.creation_timestamp or "")
-        keep = [(core.ConfigMap, one.metadata.name or "") for one in owned[-KEPT:]]
+        # The template in place is kept while a roll is held back, and pods of it may have to start again.
+        keep = kept_configs(ctx, [inputs.found], self._around.pods(type(ctx.obj), ctx.key))
         spec = inputs.log_set.spec if inputs.log_set is not None else None
         given = (spec, inputs.waiting, inputs.credential)
         drift = ctx.children.settle(lambda: self._in_place(inputs), given=given, keep=keep)

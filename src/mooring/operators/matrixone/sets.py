@@ -13,6 +13,7 @@ from mooring.operators.matrixone.conditions import as_before
 from mooring.operators.matrixone.look import Keeper, Seen
 from mooring.operators.matrixone.names import CLUSTER, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Dial, RpcError
+from mooring.operators.matrixone.sql import Sql
 from mooring.operators.matrixone.takeover import LEASE, foreign, lease_held
 from mooring.operators.matrixone.types import (
     BackupJob,
@@ -63,6 +64,7 @@ class Surroundings:
         self.live = manager.client.live
         """For what must be known at this moment: asked of the API server."""
         self.keeper = Keeper(dial or Dial(fence=manager.fence.check), manager.clock)
+        self.sql = Sql(manager.fence.check)
 
         def index(kind: type[K], of: type[Object]) -> ClusterIndex[K]:
             return ClusterIndex(

@@ -69,7 +69,7 @@ class Found:
 
 
 def kept_configs(
-    ctx: Context[Any], sets: Iterable[apps.StatefulSet | None], pods: Iterable[core.Pod]
+    ctx: Context[Any], sets: Iterable[apps.StatefulSet | apps.Deployment | None], pods: Iterable[core.Pod]
 ) -> list[Named]:
     """ConfigMaps that stay although they are not declared any more."""
     owned = sorted(

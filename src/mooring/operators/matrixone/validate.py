@@ -39,6 +39,7 @@ from mooring.operators.matrixone.types import (
     RETAIN,
     SERVICE_TYPES,
     BackupJob,
+    BackupJobSpec,
     BucketClaim,
     CNClaim,
     CNClaimSet,
@@ -526,6 +527,8 @@ def _backup_job(obj: BackupJob) -> Faults:
     yield from duration_faults("spec.ttl", spec.ttl)
     if spec.overlay is not None:
         yield from _overlay("spec.overlay", spec.overlay)
+    if spec.image:
+        yield from _backup_tool(spec)
     if (schedule := spec.schedule) is not None:
         if spec.incremental_from:
             yield Problem(
@@ -537,6 +540,19 @@ def _backup_job(obj: BackupJob) -> Faults:
             yield Problem("spec.schedule.timeZone", wrong)
         elif wrong := cron_problem(schedule.cron or "", zone, now=_SOME_TIME):
             yield Problem("spec.schedule.cron", wrong)
+
+
+def _backup_tool(spec: BackupJobSpec) -> Faults:
+    if spec.overlay is None or not spec.overlay.command:
+        yield Problem(
+            "spec.image",
+            "needs spec.overlay.command: how its tool is called; or remove it, and the server writes the backup",
+        )
+    no_base = "cannot be set with spec.image: a tool writes full backups; remove one of them"
+    if spec.incremental_from:
+        yield Problem("spec.incrementalFrom", no_base)
+    if spec.schedule is not None and (spec.schedule.full_every or 1) > 1:
+        yield Problem("spec.schedule.fullEvery", no_base)
 
 
 _SOME_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)

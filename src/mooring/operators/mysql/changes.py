@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from mooring.operators.mysql import durability, release, replication, roll
+from mooring.operators.mysql import applier, durability, release, replication, roll
 from mooring.operators.mysql.config import canonical, keys_of
 from mooring.operators.mysql.moves import Configure, Record, Resize, Verdict, Wait, target_of
 from mooring.operators.mysql.names import COMPONENT
@@ -107,6 +107,8 @@ def _missing(snapshot: Snapshot, member: Member, server: Server) -> Wait | None:
     if durability.blocked(snapshot):
         text = "writes wait: fewer replicas can acknowledge than are needed"
         return Wait("WritesBlocked", text, after=0.5)
+    if stuck := applier.waiting(snapshot):
+        return stuck
     for one, it in snapshot.replicas:
         if one.pod.ordinal < snapshot.wanted.size and not (
             snapshot.counts(one) and snapshot.healthy(one, it)

@@ -41,6 +41,7 @@ _RECEIVER_PATIENCE: Final = "2"
 
 _FORCED: Final[Mapping[Flavor, Mapping[str, str]]] = {
     "mariadb": {
+        "binlog_format": "ROW",
         "gtid_strict_mode": "ON",
         "log_slave_updates": "ON",
         "slave_net_timeout": _RECEIVER_PATIENCE,
@@ -72,6 +73,22 @@ _FORCED_BOTH: Final = {
     "sync_binlog": "1",
     "innodb_flush_log_at_trx_commit": "1",
 }
+_REDO: Final[Mapping[Flavor, str]] = {
+    "mariadb": "innodb_log_file_size",
+    "mysql": "innodb_redo_log_capacity",
+}
+"""What sets the size of the redo log."""
+_APPLIERS: Final[Mapping[Flavor, Mapping[str, str]]] = {
+    "mariadb": {"slave_parallel_threads": "4", "slave_parallel_mode": "optimistic"},
+    "mysql": {"replica_parallel_workers": "4"},
+}
+"""How replicas apply, by default."""
+_SMALL: Final[Mapping[Flavor, Mapping[str, str]]] = {
+    "mariadb": {"aria_pagecache_buffer_size": str(MI)},
+    "mysql": {},
+}
+"""What a server with little memory does without, beyond what both flavours do."""
+_SMALL_BOTH: Final = {"innodb_log_buffer_size": str(2 * MI), "performance_schema": "OFF"}
 _HELD: Final = frozenset(
     [
         *("gtid_strict_mode", "slave_net_timeout", "rpl_semi_sync_master_wait_point", "replica_net_timeout"),
@@ -262,8 +279,7 @@ def forced(flavor: Flavor) -> dict[str, str]:
 
 
 def _all_forced(flavor: Flavor) -> dict[str, str]:
-    row = {"binlog_format": "ROW"} if flavor == "mariadb" else {}
-    return {**_FORCED_BOTH, **row, **_FORCED[flavor]}
+    return {**_FORCED_BOTH, **_FORCED[flavor]}
 
 
 def live_defaults(flavor: Flavor, memory: int, *, tuned: bool = True) -> dict[str, str]:
@@ -276,11 +292,10 @@ def live_defaults(flavor: Flavor, memory: int, *, tuned: bool = True) -> dict[st
         return base
     pool, connections = _pool(memory), _connections(memory)
     log = max(16 * MI, min(GI, pool // 4))
-    log_key = "innodb_log_file_size" if flavor == "mariadb" else "innodb_redo_log_capacity"
     keys = {
         "innodb_buffer_pool_size": str(pool),
         "max_connections": str(connections),
-        log_key: str(log // MI * MI),
+        _REDO[flavor]: str(log // MI * MI),
     }
     if memory < GI:
         keys["key_buffer_size"] = str(MI)
@@ -302,15 +317,8 @@ def _connections(memory: int) -> int:
 
 def _base_defaults(flavor: Flavor, memory: int, *, tuned: bool) -> dict[str, str]:
     """Keys of ours that yield to the user's and are read at start only."""
-    if flavor == "mariadb":
-        base = {"slave_parallel_threads": "4", "slave_parallel_mode": "optimistic"}
-        small = {"aria_pagecache_buffer_size": str(MI), "innodb_log_buffer_size": str(2 * MI)}
-    else:
-        base = {"replica_parallel_workers": "4"}
-        small = {"innodb_log_buffer_size": str(2 * MI)}
-    if tuned and memory < GI:
-        base |= {**small, "performance_schema": "OFF"}
-    return base
+    small = {**_SMALL_BOTH, **_SMALL[flavor]} if tuned and memory < GI else {}
+    return {**_APPLIERS[flavor], **small}
 
 
 def restart_keys(config: Mapping[str, str], learnt: Collection[str] = ()) -> dict[str, str]:

@@ -328,10 +328,12 @@ class Dial:
         # In a task of its own: where the connection is made in the same moment in which the time is over, `asyncio.wait_for`
         # of Python 3.11 swallows the cancellation, and a server that never greets would be waited for without end.
         connecting = asyncio.create_task(connection.connect())
+        given_up = True  # also where the caller is cancelled in the moment in which it ends: then it is done, and still nobody's
         try:
             await asyncio.wait({connecting}, timeout=self._connect_timeout)
+            given_up = not connecting.done()
         finally:
-            if not connecting.done():
+            if given_up:
                 connecting.cancel()
                 connecting.add_done_callback(_ended)
                 asyncio.get_running_loop().call_later(

@@ -1,4 +1,7 @@
-"""Statements, and how their answers are read; a subclass per flavour says what differs. No other module asks for the flavour.
+"""Statements, and how their answers are read; a subclass per flavour says what differs, and no step asks for the flavour.
+
+What rules and configuration need of a flavour stands in tables beside them, since they may not reach a connection. The modules
+that read the servers' own formats (`gtid`, `archive`) have a branch for each.
 
 A `Dialect` is stateless; `mooring.operators.mysql.dialects.dialect_of` gives the one of a flavour.
 """
@@ -24,9 +27,9 @@ PATIENT: Final = 10
 """Seconds that a commit may take before it counts as stalled."""
 _SESSIONS: Final = (
     "p.ID <> CONNECTION_ID() AND p.USER NOT IN ('system user', 'event_scheduler', 'mooring', 'mooring_replication', "
-    "'mooring_monitor', 'mooring_backup') AND p.COMMAND NOT LIKE 'Binlog Dump%' AND p.COMMAND <> 'Daemon'"
+    "'mooring_monitor', 'mooring_backup', 'unauthenticated user') AND p.COMMAND NOT LIKE 'Binlog Dump%' AND p.COMMAND <> 'Daemon'"
 )
-"""Of the list of sessions, those of clients."""
+"""Of the list of sessions, those of clients. Whose a session is that logs in is not known yet."""
 _COUNTERS: Final[Mapping[str, str]] = {
     "reads": "innodb_buffer_pool_read_requests",
     "misses": "innodb_buffer_pool_reads",
@@ -88,6 +91,10 @@ class Dialect(ABC):
     """Variables with further memory of the whole server."""
     base: ClassVar[int]
     """Bytes of a server without data."""
+    least_memory: ClassVar[str]
+    """A limit below which a server may be killed for its memory."""
+    upgrades_tables: ClassVar[bool]
+    """A newer version has to bring the system tables up to date by a program of its own."""
     redo_counters: ClassVar[tuple[str, ...]]
     """Of SHOW GLOBAL STATUS, what `_redo` reads."""
     users: ClassVar[str]
@@ -96,6 +103,10 @@ class Dialect(ABC):
     """The state of a session whose commit has not ended, but for one that waits for a replica."""
     no_space: ClassVar[str] = ""
     """The state of a session that waits for free space on the volume; "" where the server does not say so."""
+    coordinator_waits: ClassVar[frozenset[str]]
+    """States of the thread that hands out what is to be applied, while it waits for the threads that apply."""
+    worker_idle: ClassVar[str]
+    """The state of a thread that applies and has no work."""
     columns: ClassVar[str]
     """What `survey` asks for beyond what both flavours have, the columns of `position` included."""
     positions: ClassVar[str]
@@ -349,6 +360,22 @@ class Dialect(ABC):
         long = (row for row in rows if text_of(row, "Command") != "Sleep" and number(row, "Time") >= PATIENT)
         return "wait" if any(text_of(row, "State") == self.committing for row in long) else ""
 
+    def deadlocked_in(self, rows: Sequence[Row], now: Replication) -> bool:
+        """Reads `sessions` of a replica: its applier waits for its own threads, none of which has work.
+
+        The threads of replication are its receiver, if there is one, the one that hands out, and those that apply. One more
+        of any other kind (a user's own channel) and nothing is said.
+        """
+        states = [text_of(row, "State") for row in rows if text_of(row, "User") == "system user"]
+        idle = states.count(self.worker_idle)
+        waiting = sum(1 for state in states if state in self.coordinator_waits)
+        others = len(states) - idle - waiting
+        return waiting == 1 and idle > 0 and others == int(now.io_running or now.connecting)
+
+    def receiver_without_room(self, rows: Sequence[Row]) -> int:
+        """Reads `sessions` of a replica: the id of a receiver that waits for space, and does not stop meanwhile; 0 for none."""
+        return 0
+
     def writers(self) -> str:
         """Sessions of clients that write or hold locks: id, seconds, state; the longest first."""
         return (
@@ -364,6 +391,10 @@ class Dialect(ABC):
             "SELECT p.ID AS id, p.USER AS user, COALESCE(p.STATE, '') AS state "  # noqa: S608
             f"FROM information_schema.PROCESSLIST p WHERE {_SESSIONS}"
         )
+
+    def logging_in(self) -> str:
+        """How many sessions log in at present: n."""
+        return "SELECT COUNT(*) AS n FROM information_schema.PROCESSLIST WHERE USER = 'unauthenticated user'"
 
     def waits_for_ack(self, state: str) -> bool:
         """Whether a session in this state waits for an acknowledgement (killing it would commit without)."""

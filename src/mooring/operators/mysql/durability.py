@@ -90,7 +90,8 @@ def _weaken(snapshot: Snapshot, member: Member) -> Verdict | None:
     if snapshot.strict and (wanted.mode == "Async" or not acks):
         why = "spec.durability.mode is Async" if acks else "there is one server"
         return Record(
-            status=replace(status, durability="Async", acks=0), why=f"writes wait for nobody: {why}"
+            status=replace(status, durability="Async", acks=0),
+            why=f"writes no longer wait for a replica: {why}",
         )
     waits = snapshot.strict and wanted.mode == "Available" and blocked(snapshot)
     if waits != (status.blocked_since is not None):
@@ -114,7 +115,7 @@ def _enforce(snapshot: Snapshot, member: Member, server: Server) -> Verdict | No
     )
     if right and (not snapshot.strict or live.acks == acks):
         return None
-    why = f"a write waits for {acks} acknowledgements" if snapshot.strict else "writes wait for nobody"
+    why = f"a write waits for {acks} acknowledgements" if snapshot.strict else "writes wait for no replica"
     return SetDurability(primary=target_of(member), semi_sync=snapshot.strict, acks=acks, why=why)
 
 

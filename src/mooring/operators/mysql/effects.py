@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -17,6 +15,7 @@ from mooring.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, Not
 from mooring.kube.object import Key, Object, controller_of
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
+from mooring.operators.mysql.archive.follow import Hindered
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.moves import (
     DeletePod,
@@ -36,43 +35,21 @@ from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import rolls_itself, stop_rolling
 from mooring.operators.workload.claims import own_claims, owned
 from mooring.operators.workload.configuration import PublishConfig
-from mooring.operators.workload.growing import record
+from mooring.operators.workload.growing import grow_volumes
+from mooring.operators.workload.hindrances import Hindrances
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.template import mounted_config_maps
-from mooring.operators.workload.volumes import Refusals, grow, make_claims
+from mooring.operators.workload.volumes import Refusals, make_claims
 
-__all__ = ["Hindered", "carry_out", "correct_children", "mounted"]
-
-ASK_AGAIN: Final = timedelta(seconds=30)
-"""Until what was refused of an archive is applied again."""
-
-
-@dataclass
-class Hindered:
-    """Why archivers cannot be made, by cluster. A cluster goes on without, so this only paces attempts and is shown."""
-
-    _known: dict[Key, tuple[str, datetime]] = field(default_factory=dict)
-
-    def why(self, key: Key) -> str:
-        """What is in the way; "" for nothing."""
-        return self._known.get(key, ("", None))[0]
-
-    def waits(self, key: Key, now: datetime) -> bool:
-        """An attempt failed lately."""
-        known = self._known.get(key)
-        return known is not None and now < known[1]
-
-    def note(self, key: Key, why: str, now: datetime) -> None:
-        """Something is in the way."""
-        self._known[key] = (why, now + ASK_AGAIN)
-
-    def clear(self, key: Key) -> None:
-        """Nothing is in the way any more."""
-        self._known.pop(key, None)
+__all__ = ["carry_out", "correct_children", "mounted"]
 
 
 def correct_children(
-    ctx: Context[MySQLCluster], inputs: Inputs, hindered: Hindered, refusals: Refusals
+    ctx: Context[MySQLCluster],
+    inputs: Inputs,
+    hindrances: Hindrances,
+    hindered: Hindered,
+    refusals: Refusals,
 ) -> Outcome | None:
     """Bring the child objects in line with the declaration; ``None`` when they are.
 
@@ -82,22 +59,16 @@ def correct_children(
     drift, archive = _apart(ctx, inputs)
     if given := _given_credentials(ctx, inputs):
         return ctx.act("AdoptCredentials", _label_secret, ctx, given, specs.labels)
-    if drift.foreign:
-        return ctx.wait(
-            "NameTaken", f"{drift.taken}; rename the cluster, or delete that object", stalled=True
-        )
-    if found.set is not None and rolls_itself(found.set):
+    if found.set is not None and rolls_itself(found.set) and not drift.foreign:
         return ctx.act("TakeOverStrategy", stop_rolling, ctx, found.set)
-    if drift:
-        return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
+    if (step := hindrances.settle(ctx, drift, found.set)) is not None:
+        return step
     claims = inputs.around.claims.values()
     wrong = [claim for claim in claims if owned(ctx.obj, claim) is specs.keeps_claims]
     if wrong:
         return ctx.act("OwnClaims", own_claims, ctx, wrong, not specs.keeps_claims)
-    if inputs.filling.due:
-        return ctx.act("RecordVolumes", record, ctx, inputs.status, inputs.filling)
-    if small := refusals.due(ctx.key, inputs.growth.volumes, ctx.now()):
-        return ctx.act("GrowVolumes", grow, ctx, small, refusals)
+    if grows := grow_volumes(ctx, inputs.status, inputs.growth, inputs.filling, refusals):
+        return grows
     if archive.foreign:
         hindered.note(ctx.key, f"{archive.taken}; delete that object, or remove spec.archive", ctx.now())
     elif not archive:
@@ -176,7 +147,7 @@ async def carry_out(
         case DeletePod():
             await effects.delete_pod(ctx, move)
         case LabelRoles():
-            await effects.label_roles(ctx, move)
+            await effects.label_roles(ctx, move, reads=True)
         case Open():
             await _open(ctx, move)
         case TryImage():

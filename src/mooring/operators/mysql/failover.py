@@ -35,7 +35,13 @@ RECENT: Final = 3.0
 ABANDONED_AFTER: Final = 30.0
 """Seconds of silence after which a pod that is being deleted is not waited for: its node may never say that it ended."""
 REFUSED_FOR: Final = 2.0
-"""Seconds of refused connections after which a server counts as ended although its pod is said to run."""
+"""Seconds since its last answer after which a server that refuses connections counts as ended although its pod is said to run."""
+REFUSED_STRICT: Final = 0.5
+"""The same in Strict mode, where nothing is deleted for it.
+
+The kubelet reports the end of a container up to a second late, and then takes the pod out of its Services. kube-proxy applies a
+second change of a Service about a second later. A primary that is labelled before the report is reachable at once.
+"""
 
 
 def find_primary(snapshot: Snapshot) -> Candidate | Verdict:
@@ -86,7 +92,8 @@ def _death(snapshot: Snapshot) -> str | Wait:
         return Wait("PrimaryRefuses", text, after=1.0)
     if member.pod.terminating and away >= 1.0:
         return f"{member.name} is being deleted and does not answer"
-    if member.error == "Refused" and away >= REFUSED_FOR and _links_lost(snapshot):
+    refused = REFUSED_STRICT if snapshot.strict else REFUSED_FOR
+    if member.error == "Refused" and away >= refused and _links_lost(snapshot):
         return f"nothing listens at {member.name}"
     if away >= snapshot.wanted.detect and _links_lost(snapshot):
         return f"{member.name} has not answered for {snapshot.wanted.detect:g} s"
@@ -214,10 +221,11 @@ def _most_advanced(snapshot: Snapshot, votes: Sequence[Candidate]) -> Candidate 
 
 
 def _preference(snapshot: Snapshot, member: Member, server: Server) -> tuple[object, ...]:
-    """Stays; oldest version, so that every other can follow it; has applied what it received; lowest ordinal."""
+    """Stays; oldest version, so that every other can follow it; its applier works; has applied what it received; lowest ordinal."""
     return (
         snapshot.leaves(member),
         series(server.version),
+        server.replication is not None and server.replication.deadlocked,
         not server.executed.contains(server.received),
         member.pod.ordinal,
     )

@@ -18,7 +18,18 @@ from mooring.operators.mysql.accounts import WITHHELD, WantedDatabase, WantedUse
 from mooring.operators.mysql.config import live_defaults, parse_live
 from mooring.operators.mysql.credentials import Credentials, credentials_in
 from mooring.operators.mysql.flavors import flavor_of
-from mooring.operators.mysql.names import COMPONENT, INPUTS, ORDER, PAUSE, SWITCH_TO, Names
+from mooring.operators.mysql.names import (
+    COMPONENT,
+    INPUTS,
+    ORDER,
+    PAUSE,
+    READS,
+    REPLICA,
+    ROLE,
+    SWITCH_TO,
+    Names,
+)
+from mooring.operators.mysql.nodes import cordoned
 from mooring.operators.mysql.snapshot import Observed, Scaling, Trial, Wanted
 from mooring.operators.mysql.specs import DATA, Found, Specs
 from mooring.operators.mysql.tuning import kept_values
@@ -183,9 +194,15 @@ def references(cluster: MySQLCluster) -> list[Reference]:
 
 
 def read_inputs(
-    cluster: MySQLCluster, around: Surroundings, *, now: datetime | None = None
+    cluster: MySQLCluster,
+    around: Surroundings,
+    *,
+    now: datetime | None = None,
+    hindrance: Wait | None = None,
 ) -> Inputs | Wait | Terminal:
     """Resolve the declaration; ``now`` is what certificates are renewed by, by default the present moment.
+
+    ``hindrance`` is what is in the way of the child objects.
 
     A faulty one leaves a running cluster as it runs (`Inputs.blocked`); where nothing runs yet it is the answer.
     """
@@ -196,7 +213,7 @@ def read_inputs(
     root, no_root = _root_password(spec, around)
     certificates, no_pair = _certificates(cluster, around, now or datetime.now(UTC))
     blocked: Wait | Terminal | None = Terminal("InvalidSpec", problems) if problems else no_root or no_pair
-    blocked = blocked or _unlike(spec, there, around)
+    blocked = blocked or _unlike(spec, there, around) or hindrance
     if blocked is not None and there is None:
         return blocked
     kept = (around.find(core.Secret, name) for name in (names.credentials, names.credentials_copy))
@@ -224,9 +241,10 @@ def read_inputs(
         flavor=flavor,
         certificates=certificates,
         named=certificates is not None and spec.tls is not None and not spec.tls.secret_name,
+        unread=any(_unread(one.metadata.labels or {}) for one in around.pods),
     )
     wanted = wanted_of(cluster, found)
-    if isinstance(blocked, Terminal):
+    if isinstance(blocked, Terminal) or hindrance is not None:
         wanted = replace(wanted, size=replicas_of(there) or wanted.size, scaling=None, sound=False)
     specs = Specs(cluster, found)
     return Inputs(
@@ -312,17 +330,9 @@ def _observed(
         set=replace(state, image=_image(there)),
         old_claims=frozenset(old),
         published=found.live or {},
-        cordoned=_cordoned(around),
+        cordoned=cordoned(around.pods, around.of(core.Node)),
         storage=specs.storage_size,
         changed_passwords=found.credentials.changed,
-    )
-
-
-def _cordoned(around: Surroundings) -> frozenset[str]:
-    """Pods on nodes that take no more pods: they are about to be emptied."""
-    nodes = {one.metadata.name for one in around.of(core.Node) if one.spec and one.spec.unschedulable}
-    return frozenset(
-        pod.metadata.name or "" for pod in around.pods if pod.spec and pod.spec.node_name in nodes
     )
 
 
@@ -417,6 +427,10 @@ def _certificates(
     return dict((there.data if there is not None else None) or {}), Wait(
         "CertificateUnusable", text, after=30.0, stalled=True
     )
+
+
+def _unread(labels: Mapping[str, str]) -> bool:
+    return labels.get(ROLE) == REPLICA and READS not in labels
 
 
 def _plain(pods: Sequence[core.Pod]) -> frozenset[str]:

@@ -67,7 +67,7 @@ def ownership(snapshot: Snapshot, member: Member, server: Server) -> Record | No
         return Record(status=replace(snapshot.status, autoscale=after), why=after.message or "")
     if stands and not owner:
         return Record(
-            status=replace(snapshot.status, autoscale=None), why="spec.size is nobody else's any more"
+            status=replace(snapshot.status, autoscale=None), why="no autoscaler sets spec.size any more"
         )
     return None
 

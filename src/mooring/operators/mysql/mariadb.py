@@ -43,9 +43,15 @@ class MariaDB(Dialect):
     pool_step = 16 << 20
     caches = ("aria_pagecache_buffer_size",)
     base = 64 << 20
+    least_memory = "192Mi"
+    upgrades_tables = True
     users = "mysql.global_priv"
     redo_counters = ("innodb_checkpoint_age", "innodb_checkpoint_max_age")
     committing = "Commit"
+    coordinator_waits = frozenset(
+        {"Waiting for room in worker thread event queue", "Waiting for worker threads to be idle"}
+    )
+    worker_idle = "Waiting for work from SQL thread"
     no_space = "Waiting for someone to free space"
     columns = "@@gtid_domain_id AS domain, @@GLOBAL.read_only AS read_only"
     positions = "@@GLOBAL.gtid_binlog_state AS binlog, @@GLOBAL.gtid_slave_pos AS slave"

@@ -128,6 +128,8 @@ class Follow(DatabaseMove):
     """Those of them that acknowledge."""
     again: bool = False
     """Also those that follow it already: with the declared password."""
+    refetch: frozenset[str] = frozenset()
+    """Those of them that receive again what is in their relay log: the source has all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,12 +35,16 @@ class MySQL(Dialect):
     pool_step = 128 << 20
     caches = ()
     base = 384 << 20
+    least_memory = "512Mi"
+    upgrades_tables = False
     users = "mysql.user"
     redo_counters = (
         *("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
         "innodb_redo_log_capacity_resized",
     )
     committing = "waiting for handler commit"
+    coordinator_waits = frozenset({"Waiting for replica workers to process their queues"})
+    worker_idle = "Waiting for an event from Coordinator"
     columns = (
         "@@server_uuid AS uuid, @@GLOBAL.super_read_only AS read_only, "
         "@@GLOBAL.rpl_semi_sync_source_wait_for_replica_count AS acks"
@@ -71,6 +75,12 @@ class MySQL(Dialect):
 
     def _wait_for(self, acks: int) -> Sequence[str]:
         return (f"SET GLOBAL rpl_semi_sync_source_wait_for_replica_count = {max(1, acks)}",)
+
+    def receiver_without_room(self, rows: Sequence[Row]) -> int:
+        # Those that apply may wait for space as well; they have no host.
+        found = [row for row in rows if text_of(row, "Host") == "connecting host"]
+        waits = len(found) == 1 and text_of(found[0], "State") == "Waiting for disk space"
+        return number(found[0], "Id") if waits else 0
 
     def purged(self) -> Sequence[str]:
         return ("SELECT @@GLOBAL.gtid_purged AS purged",)

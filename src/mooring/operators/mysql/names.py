@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from mooring.operators.workload.pods import ROLE
+from mooring.operators.workload.pods import READS, ROLE
 
 __all__ = [
     "ADMIN_PORT",
@@ -25,6 +25,7 @@ __all__ = [
     "PAUSE",
     "PORT",
     "PRIMARY",
+    "READS",
     "REPLICA",
     "REPLICATION",
     "ROLE",

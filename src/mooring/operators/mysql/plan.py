@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from mooring.operators.mysql import (
     access,
+    applier,
     changes,
     drift,
     durability,
@@ -86,11 +87,14 @@ def _change(snapshot: Snapshot, member: Member, server: Server) -> Verdict | Non
 _RULES: tuple[Rule, ...] = (
     replication.demote_others,
     switchover.resume,
+    applier.watch,
+    applier.elected,
     failover.promotion,
     replication.note,
     roles.lead,
     roles.hold_writes,
     replication.unstartable,
+    applier.free,
     _start_replicas,
     replication.renew,
     replication.repair,

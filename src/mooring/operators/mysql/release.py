@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mooring.operators.mysql import gate, records
+from mooring.operators.mysql import applier, gate, records
 from mooring.operators.mysql.flavors import version_of
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import Open, Verdict, Wait
@@ -63,7 +63,11 @@ def open_gates(
             last = gate.next_server_id(last, snapshot.now.timestamp())
             failed = known.failed_starts + 1 if known.server_id and known.joined else 0
             known = replace(
-                known, start=member.pod.incarnation, server_id=last, synced=False, failed_starts=failed
+                applier.freed(known, snapshot.now),
+                start=member.pod.incarnation,
+                server_id=last,
+                synced=False,
+                failed_starts=failed,
             )
         if known != (status.members or {}).get(name):
             changes[name] = known

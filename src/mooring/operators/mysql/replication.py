@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mooring.operators.mysql import durability, records, release
+from mooring.operators.mysql import applier, durability, records, release
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import DeletePod, Demote, Follow, Record, Verdict, Wait, target_of
 from mooring.operators.mysql.names import COMPONENT, SWITCH_TO
@@ -310,6 +310,7 @@ def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None
         source=target_of(member),
         source_host=snapshot.host(member.name),
         acking=frozenset(acking),
+        refetch=frozenset(one.name for one, it in astray if applier.refetches(snapshot, server, one, it)),
         first=status if status != snapshot.status else None,
         why=_why(snapshot, astray),
     )

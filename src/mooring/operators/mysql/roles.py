@@ -1,10 +1,12 @@
 """Labels by which the Services select, and writes that a person wants held. Pure rules.
 
-The replicas' Service has replicas that follow the primary and are not far behind; the primary's label goes on last.
+The replicas' Service has replicas that follow the primary and are not far behind. The primary's has the primary, ready or not;
+its label goes on last, unless the former primary has ended, or is about to.
 """
 
 from __future__ import annotations
 
+from mooring.operators.mysql import applier
 from mooring.operators.mysql.moves import Demote, LabelRoles, Verdict, target_of
 from mooring.operators.mysql.names import PRIMARY, REPLICA
 from mooring.operators.mysql.snapshot import Snapshot
@@ -22,12 +24,16 @@ def lead(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
 
 def label(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Bring the labels in line with who leads and who may be read from."""
-    wrong = {}
+    wrong, ends = {}, True
     for one in snapshot.topology.members:
-        role = role_of(snapshot, one)
-        if one.pod.role is not None and one.pod.role != role and not one.pod.terminating:
+        role, former = role_of(snapshot, one), one.pod.role == PRIMARY
+        if one.pod.role is None or (one.pod.terminating and not former):
+            continue
+        if (one.pod.role, one.pod.reads) != (role, role == REPLICA):
             wrong[one.name] = role
-    return LabelRoles(roles=wrong, why=f"{member.name} leads") if wrong else None
+            ends = ends and (not former or snapshot.ended(one) or one.pod.terminating)
+    pods = (one.pod for one in snapshot.topology.members)
+    return LabelRoles.of(pods, wrong, leader_first=ends, why=f"{member.name} leads")
 
 
 def role_of(snapshot: Snapshot, member: Member) -> str:
@@ -43,6 +49,8 @@ def role_of(snapshot: Snapshot, member: Member) -> str:
         return REPLICA if silent and member.pod.role == REPLICA else ""
     known = snapshot.recorded(member.name)
     if known.reseed or not known.synced or not snapshot.follows(server):
+        return ""
+    if snapshot.standing_still(member.name) >= applier.STILL:
         return ""
     lag = server.replication.lag if server.replication is not None else None
     limit = snapshot.wanted.max_lag

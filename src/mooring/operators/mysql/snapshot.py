@@ -204,6 +204,10 @@ class Snapshot:
         """Its container runs and waits for an order before it starts a server."""
         return member.server is None and member.pod.running and not self.ordered(member)
 
+    def ended(self, member: Member) -> bool:
+        """Its server has ended: nothing listens there."""
+        return not member.pod.running or self.at_gate(member) or member.error == "Refused"
+
     def unidentified(self, member: Member) -> bool:
         """Its claim is not in the cache yet: what it stores on is not known."""
         return member.pod.lasting and member.pod.volume == member.pod.uid
@@ -261,6 +265,14 @@ class Snapshot:
             and link.io_running
             and link.sql_running
         )
+
+    def standing_still(self, name: str) -> float:
+        """Seconds for which the applier of a replica has waited for its own idle threads; 0 where it does not."""
+        one, known = self.topology.member(name), self.recorded(name).stands_still
+        link = one.server.replication if one is not None and one.server is not None else None
+        if known is None or link is None or not link.deadlocked:
+            return 0.0
+        return self.seconds_since(known.since)
 
     def leaves(self, member: Member) -> bool:
         """It is on its way out: deleted, to be scaled in, fenced, or on a node that is about to be emptied."""

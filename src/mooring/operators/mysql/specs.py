@@ -34,6 +34,7 @@ from mooring.operators.mysql.names import (
     ORDER,
     PORT,
     PRIMARY,
+    READS,
     REPLICA,
     ROLE,
     TRIAL,
@@ -92,6 +93,8 @@ class Found:
     flavor: Flavor = "mariadb"
     certificates: Mapping[str, str] | None = field(default=None, repr=False)
     """Data of the Secret with the certificate; ``None`` without TLS."""
+    unread: bool = False
+    """Replicas bear no label `READS` yet: an earlier version labelled them."""
     named: bool = False
     """The certificate is the operator's: it bears the names by which pods find one another. A user's need not."""
 
@@ -131,8 +134,8 @@ class Specs:
         services = self._spec.services or Services()
         made: list[Object] = [
             self.headless_service(),
-            self.role_service(self.names.primary, PRIMARY, services.primary),
-            self.role_service(self.names.replicas, REPLICA, services.replicas),
+            self.primary_service(services.primary),
+            self.replicas_service(services.replicas),
             self.scripts(),
             self.live_config(),
             self.secret(),
@@ -170,11 +173,27 @@ class Specs:
         )
         return core.Service(metadata=self._meta(self.names.headless), spec=spec)
 
-    def role_service(self, name: str, role: str, given: ServiceSpec | None) -> core.Service:
-        """The pods that bear a role; a replica that lags or differs bears none."""
+    def primary_service(self, given: ServiceSpec | None) -> core.Service:
+        """The primary, ready or not: who leads is decided, and one that has ended refuses clients until another one leads."""
+        return self._service(self.names.primary, {ROLE: PRIMARY}, given, unready=True)
+
+    def replicas_service(self, given: ServiceSpec | None) -> core.Service:
+        """Replicas to read from; one that lags or differs is not among them.
+
+        They have a label of their own: kube-proxy applies changes of two Services in any order, and the second one late.
+        """
+        labels = {ROLE: REPLICA} if self._found.unread else {READS: "true"}
+        return self._service(self.names.replicas, labels, given)
+
+    def _service(
+        self, name: str, labels: dict[str, str], given: ServiceSpec | None, *, unready: bool | None = None
+    ) -> core.Service:
         given = given or ServiceSpec()
         spec = core.ServiceSpec(
-            type=given.type or "ClusterIP", selector={**self.selector, ROLE: role}, ports=[_port()]
+            type=given.type or "ClusterIP",
+            selector={**self.selector, **labels},
+            ports=[_port()],
+            publish_not_ready_addresses=unready,
         )
         return core.Service(metadata=replace(self._meta(name), annotations=given.annotations), spec=spec)
 

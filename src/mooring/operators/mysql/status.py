@@ -6,13 +6,14 @@ Nothing here changes while the cluster does not: positions, lags and clocks stay
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace as replaced
 from datetime import datetime
 from typing import Final
 
 from msgspec.structs import replace
 
 from mooring.actor import ConditionState, Report, Terminal
-from mooring.operators.mysql import durability, load
+from mooring.operators.mysql import applier, durability, load
 from mooring.operators.mysql.events import notes_of
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.moves import (
@@ -103,6 +104,9 @@ def _seen(
     serving = sum(1 for one in instances if one.state == "Online")
     leader = snapshot.leader
     version = leader[1].version if leader is not None else status.version
+    # What is given up is shown together with what that costs, before it is.
+    weaker = snapshot.strict and status.durability != "Strict"
+    cost = at_risk(replaced(snapshot, status=status) if weaker else snapshot)
     return replace(
         status,
         phase=phase_of(snapshot, verdict),
@@ -111,7 +115,7 @@ def _seen(
         selector=selector(inputs.cluster.metadata.name or ""),
         flavor=snapshot.wanted.flavor,
         version=version or None,
-        at_risk=at_risk(snapshot),
+        at_risk=cost,
         instances=instances,
         volumes=inputs.growth.shown(),
         autogrow=inputs.filling.status,
@@ -137,6 +141,8 @@ def _instance(snapshot: Snapshot, member: Member) -> Instance:
         return replace(base, state="Seeding")
     if known.reseed:
         return replace(base, state="Diverged", reason=known.reseed)
+    if snapshot.standing_still(member.name) >= applier.STILL:
+        return replace(base, state="Broken", reason="its applier waits for its own idle threads")
     if snapshot.healthy(member, server):
         return replace(base, state="Online" if known.synced and member.pod.role != "" else "CatchingUp")
     link = server.replication

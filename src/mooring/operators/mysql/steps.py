@@ -62,8 +62,12 @@ PATIENCE: Final = 1.0
 """Seconds that a step waits for what may take long; the next pass goes on."""
 STILL: Final = 3.0
 """Seconds without progress after which a candidate that drains disconnects its clients."""
+GIVES_UP: Final = 3.0
+"""Seconds that a receiver that was killed while it waited for space may take to end; it looks every second."""
 LOCK: Final = 1
 """Seconds (whole ones) that SET GLOBAL read_only may wait for statements under way, at each try."""
+LOGIN: Final = 1.0
+"""Seconds that a login may take which is waited for before clients are let go."""
 TRIES: Final = 2
 """How often a second writable server is asked to become read-only before it is given up."""
 CLOSE: Final = 1000
@@ -143,12 +147,19 @@ class Steps:
                 self._source(move.source_host, port, move.source, target),
                 move.acking,
                 again=move.again,
+                refetch=target.name in move.refetch,
             ),
         )
         return Done()
 
     async def _follow(
-        self, target: Target, source: Source, acking: Collection[str], *, again: bool = False
+        self,
+        target: Target,
+        source: Source,
+        acking: Collection[str],
+        *,
+        again: bool = False,
+        refetch: bool = False,
     ) -> None:
         acks, host = target.name in acking, source.host
         async with self._server(target) as link:
@@ -156,6 +167,8 @@ class Steps:
             if not server.read_only:
                 await self._close(link, target)
             now = server.replication
+            # Naming the source again deletes the relay log.
+            refetch = refetch and now is not None and not (now.sql_running or now.io_running)
             # A password that the source refuses is put right as well.
             right = (
                 now is not None
@@ -163,6 +176,7 @@ class Steps:
                 and now.by_gtid
                 and now.verifies is bool(source.authority)
                 and not again
+                and not refetch
                 and now.io_errno != ACCESS_DENIED
             )
             if (
@@ -206,7 +220,7 @@ class Steps:
             raise StepFailed(f"{target.name}: acknowledging could not be switched {'on' if acks else 'off'}")
         if not now.sql_running or not (now.io_running or now.connecting):
             said = now.sql_error or now.io_error
-            raise StepFailed(f"{target.name} stopped replicating from {host}: {said or 'no error was told'}")
+            raise StepFailed(f"{target.name} stopped replicating from {host}: {said or 'it names no error'}")
 
     # --- fencing and promoting -----------------------------------------------------------------------------
 
@@ -224,10 +238,30 @@ class Steps:
         now = await self._replication(link)
         if now is None or not (now.io_running or now.connecting):
             return
+        if await self._ended_amid_waiting(link):
+            return
         await link.query(self._dialect.stop_receiver())
         now = await self._replication(link)
         if now is not None and (now.io_running or now.connecting):
             raise StepFailed(f"{target.name}: its receiver still runs after it was stopped")
+
+    async def _ended_amid_waiting(self, link: Link) -> bool:
+        """End a receiver that waits for space: it looks once a minute whether it is to stop, but each second whether it was killed.
+
+        It gives up the transaction that it was writing, which nobody has acknowledged; what it had received whole is kept.
+        A stop that comes before it has ended would take the kill back.
+        """
+        receiver = self._dialect.receiver_without_room(await link.query(self._dialect.sessions()))
+        if not receiver:
+            return False
+        await self._kill(link, receiver)
+        began = self._monotonic()
+        while self._monotonic() - began < GIVES_UP:
+            now = await self._replication(link)
+            if now is None or not (now.io_running or now.connecting):
+                return True
+            await self._sleep(POLL)
+        return False
 
     async def promote(self, move: Promote) -> Done:
         """Receiver off, drained, source forgotten, acknowledgements on, writable last; the others follow meanwhile."""
@@ -466,10 +500,16 @@ class Steps:
             await link.query("UNLOCK TABLES")
 
     async def _let_go(self, link: Link) -> None:
-        """Disconnect the clients that wait for the lock of this session."""
+        """Disconnect the clients that wait for the lock of this session; those that log in, once they have."""
+        until = self._monotonic() + LOGIN
         with contextlib.suppress(DialError):
-            for session in await self._clients(link):
-                await self._kill(link, session)
+            while True:
+                more = number(await link.one(self._dialect.logging_in()), "n")
+                for session in await self._clients(link):
+                    await self._kill(link, session)
+                if not more or self._monotonic() > until:
+                    return
+                await self._sleep(POLL)
 
     async def _clients(self, link: Link) -> list[int]:
         """Sessions of clients that may be killed."""

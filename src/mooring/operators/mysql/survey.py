@@ -27,6 +27,7 @@ __all__ = [
     "read_purged",
     "read_server",
     "read_topology",
+    "with_applier",
     "with_backup_account",
 ]
 
@@ -35,6 +36,8 @@ NO_ADDRESS = "NoAddress"
 
 QUICK = 0.25
 """Seconds that a server gets which did not answer before."""
+APART = 0.1
+"""Seconds between two looks at an applier: one that waits for threads that are done goes on within a few milliseconds."""
 
 
 def login_of(credentials: Credentials, account: str = OPERATOR_USER) -> Login:
@@ -59,6 +62,24 @@ async def read_server(
     if not server.read_only and not server.semi_sync.waiting:
         server = replace(server, stalled=dialect.stall_of(await link.query(dialect.sessions())))
     return replace(server, accepted={ACCOUNTS[OPERATOR_USER]: link.label}) if link.label else server
+
+
+async def with_applier(link: Link, dialect: Dialect, server: Server) -> Server:
+    """The server with whether its applier waits for its own idle threads; raises `DialError`.
+
+    Asked only where something is to be applied. Both looks have to show it, and nothing may have been applied in between.
+    """
+    now = server.replication
+    if now is None or not now.sql_running or server.executed.contains(server.received):
+        return server
+    for look in range(2):
+        if look:
+            await asyncio.sleep(APART)
+        if not dialect.deadlocked_in(await link.query(dialect.sessions()), now):
+            return server
+    if dialect.position_of(await link.one(dialect.position())) != server.executed:
+        return server
+    return replace(server, replication=replace(now, deadlocked=True))
 
 
 async def read_purged(link: Link, dialect: Dialect) -> Position:
@@ -106,6 +127,7 @@ async def read_topology(
         try:
             async with _within(member, silent), dial.kept(member.pod.ip, login, name=member.name) as link:
                 server = await read_server(link, dialect, held, load=load)
+                server = await with_applier(link, dialect, server)
         except DialError as error:
             return replace(member, server=None, error=error.word)
         except TimeoutError:

@@ -74,6 +74,7 @@ def _may_take_over(snapshot: Snapshot, one: Member, it: Server) -> bool:
         snapshot.healthy(one, it)
         and snapshot.counts(one)
         and not snapshot.leaves(one)
+        and not snapshot.recorded(one.name).stands_still
         and one.name not in snapshot.observed.cordoned
         and (behind is None or behind <= BEHIND)
     )

@@ -50,6 +50,8 @@ class Replication:
     """It checks that the certificate of its source is the cluster's, and names it."""
     idle: bool = False
     """The applier has nothing left to apply."""
+    deadlocked: bool = False
+    """It has something to apply, and waits for its own threads, none of which has work: so at two looks, without progress."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -330,7 +330,8 @@ class MySQLClusterSpec(Part, frozen=True, kw_only=True):
     durability: Annotated[DurabilitySpec | None, F("What an acknowledged write is worth.")] = None
     failover: Annotated[FailoverSpec | None, F("When another server takes over.")] = None
     config: Annotated[
-        dict[str, str] | None, F("Keys of my.cnf, changed live where the server allows it.")
+        dict[str, str] | None,
+        F("Keys of my.cnf, changed live where the server allows it.", max_properties=1000),
     ] = None
     config_policy: Annotated[
         str | None,
@@ -433,6 +434,13 @@ class TailCut(Part, frozen=True, kw_only=True):
     position: Annotated[int, F("The byte.")] = 0
 
 
+class StandStill(Part, frozen=True, kw_only=True):
+    """An applier that waits for its own idle threads."""
+
+    at: Annotated[str, F("Digest of the transactions that the server had executed.")] = ""
+    since: Annotated[datetime | None, F("When it was seen first.", schema=TIME)] = None
+
+
 class Recorded(Part, frozen=True, kw_only=True):
     """What is known of one pod's data across its restarts."""
 
@@ -451,6 +459,16 @@ class Recorded(Part, frozen=True, kw_only=True):
         F("When that was done within the last hour.", schema={"type": "array", "items": TIME}),
     ] = None
     failed_starts: Annotated[int, F("Starts in a row after which its server never answered.")] = 0
+    stands_still: Annotated[
+        StandStill | None, F("Its applier waits for its own idle threads, and nothing is applied.")
+    ] = None
+    freed: Annotated[
+        list[datetime] | None,
+        F(
+            "When its server was started again for that within the last hour.",
+            schema={"type": "array", "items": TIME},
+        ),
+    ] = None
 
 
 class AccountResult(Part, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from mooring.actor import Terminal, Wait
 from mooring.kube.client import Client
 from mooring.kube.object import Object
+from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.flavors import version_of
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.names import COMPONENT
@@ -47,7 +48,7 @@ def upgrade_steps(inputs: Inputs) -> list[str]:
         return [f"spec.image: {one}, and wait until it is rolled out" for one in (*through, image)]
     primary = status.primary or ""
     others = [name for name in sorted(status.members or {}, reverse=True) if name != primary]
-    tables = ", system tables included" if flavor == "mariadb" else ""
+    tables = ", system tables included" if dialect_of(flavor).upgrades_tables else ""
     return [
         f"{image} is started once on empty data with this configuration",
         *(f"{name} is recreated with {image}{tables}, and catches up" for name in others),

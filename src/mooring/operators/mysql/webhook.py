@@ -18,6 +18,7 @@ from mooring.kube.quantity import parse_quantity
 from mooring.operators.mysql import compatible
 from mooring.operators.mysql.backup.webhook import backup_webhooks
 from mooring.operators.mysql.config import FOUNDING, canonical, same_value
+from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.flavors import flavor_of, version_of
 from mooring.operators.mysql.types import DEFAULT_IMAGE, MySQLCluster, MySQLClusterSpec
 from mooring.operators.mysql.validate import Problem, forbidden_keys, validate
@@ -150,7 +151,7 @@ def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
         yield "spec.size: with two servers writes wait while one of them is away (durability.mode: Available does not wait)"
     memory = part(part(spec, "resources"), "limits").get("memory")
     flavor = flavor_of(str(spec.get("image") or DEFAULT_IMAGE), str(spec.get("flavor")))
-    least = "512Mi" if flavor == "mysql" else "192Mi"
+    least = dialect_of(flavor or "mariadb").least_memory
     if memory and (given := _size(memory)) and given < parse_quantity(least):
         yield f"spec.resources.limits.memory: {memory} is little for {flavor or 'a server'}, which may be killed for it; give at least {least}"
     if mode == "Async":

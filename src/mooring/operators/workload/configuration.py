@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Literal
 
 from mooring.actor.verdict import Move
@@ -64,8 +65,14 @@ class Keys:
 
     def find(self, key: str, held: Mapping[str, str]) -> str | None:
         """The value of a key among those that a server holds, whatever its spelling; ``None`` if it has no such key."""
-        name = self.canonical(key)
-        return next((value for held_key, value in held.items() if self.canonical(held_key) == name), None)
+        return self.by_name(held).get(self.canonical(key))
+
+    def by_name(self, held: Mapping[str, str]) -> dict[str, str]:
+        """What a server holds, by the canonical spelling; of a key with two spellings the first one counts."""
+        found: dict[str, str] = {}
+        for key, value in held.items():
+            found.setdefault(self.canonical(key), value)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,9 +163,7 @@ class Configuration:
                 f"it is the same key as {twin}, which has another value; remove one of them from {keys.field}"
             )
             return _unless(before, value, "Rejected", message), None
-        seen = {
-            pod: found for pod, held in self.servers.items() if (found := keys.find(key, held)) is not None
-        }
+        seen = self._held(key)
         if not seen:
             if not any(self.servers.values()):
                 return None, None
@@ -193,14 +198,30 @@ class Configuration:
 
         Set in turn they would never come to rest.
         """
-        for other, wanted in sorted(self.wanted.items()):
+        for other in self._spellings[self.keys.canonical(key)]:
             if other == key:
                 return ""
-            if self.keys.canonical(other) == self.keys.canonical(key) and not self.keys.same(
-                key, wanted, value
-            ):
+            if not self.keys.same(key, self.wanted[other], value):
                 return other
         return ""
+
+    @cached_property
+    def _spellings(self) -> Mapping[str, list[str]]:
+        """The wanted keys by their canonical spelling, sorted: a declaration may have thousands."""
+        found: dict[str, list[str]] = {}
+        for key in sorted(self.wanted):
+            found.setdefault(self.keys.canonical(key), []).append(key)
+        return found
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Mapping[str, str]]:
+        """What each server holds, by the canonical spelling of the key."""
+        return {pod: self.keys.by_name(held) for pod, held in self.servers.items()}
+
+    def _held(self, key: str) -> dict[str, str]:
+        """The values of a key on the servers that have it, by pod."""
+        name = self.keys.canonical(key)
+        return {pod: found for pod, held in self._by_name.items() if (found := held.get(name)) is not None}
 
     def _at_start(
         self, before: ConfigResult | None, *, key: str, value: str, shown: str
@@ -224,13 +245,8 @@ class Configuration:
     def _give_back(self, key: str, result: ConfigResult) -> SetKey | RecordResults:
         """A key that the user dropped gets its earlier value back; then its result is forgotten."""
         changed = result.previous and result.state in ("Applied", "Clamped") and key not in self.wanted
-        differing = [
-            pod
-            for pod, held in self.servers.items()
-            if changed
-            and (now := self.keys.find(key, held)) is not None
-            and not self.keys.same(key, result.previous, now)
-        ]
+        held = self._held(key).items() if changed else ()
+        differing = [pod for pod, now in held if not self.keys.same(key, result.previous, now)]
         if differing:
             return SetKey(
                 pods=tuple(differing),
@@ -254,7 +270,7 @@ class Configuration:
         result = self.results.get(key)
         if key in self.declared:
             return result is not None and result.wanted == value and result.state in ("Applied", "Clamped")
-        return any(self.keys.find(key, held) is not None for held in self.servers.values())
+        return bool(self._held(key))
 
 
 def _unless(before: ConfigResult | None, value: str, state: str, message: str) -> ConfigResult | None:

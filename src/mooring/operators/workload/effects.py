@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from mooring.actor import Context
 from mooring.actor.children import Drift, Named
-from mooring.kube.errors import NotFound
+from mooring.kube.errors import Conflict, Invalid, NotFound
 from mooring.kube.object import Object, to_dict
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
 from mooring.operators.workload.adoption import put_template
 from mooring.operators.workload.moves import DeletePod, LabelRoles, RestoreTemplate
-from mooring.operators.workload.pods import ROLE
+from mooring.operators.workload.pods import READS, ROLE
 from mooring.operators.workload.statefulset import revision_template
 
 __all__ = ["apply", "delete_pod", "label_roles", "restore_template", "write_template"]
@@ -46,14 +46,37 @@ async def delete_pod(ctx: Context[Any], move: DeletePod) -> None:
         namespace=ctx.key.namespace,
         uid=move.uid,
         resource_version=move.version or None,
+        grace_period=move.grace,
     )
 
 
-async def label_roles(ctx: Context[Any], move: LabelRoles) -> None:
-    """Label the replicas first and the leader last, so that no Service ever has two leaders."""
-    for pod, role in sorted(move.roles.items(), key=lambda one: one[1] in ("master", "primary")):
-        body = MergePatch({"metadata": {"labels": {ROLE: role}}})
+_LEADS: Final = ("master", "primary")
+
+
+async def label_roles(ctx: Context[Any], move: LabelRoles, *, reads: bool = False) -> None:
+    """Label the pods, the leader last or first; ``reads``: replicas bear the label `READS` too.
+
+    Proxies apply one change of Services' endpoints at once, and the next up to a second later. So a new leader leaves the
+    Service for reading at the very end. Raises `Conflict` where a pod was made again.
+    """
+    for pod, role in sorted(move.roles.items(), key=lambda one: (one[1] in _LEADS) is not move.leader_first):
+        labels: dict[str, str | None] = {ROLE: role}
+        if reads and role not in _LEADS:
+            labels[READS] = "true" if role == "replica" else None
+        await _label(ctx, move, pod, labels)
+    for pod in sorted(move.readers & move.roles.keys()):
+        if move.roles[pod] in _LEADS:
+            await _label(ctx, move, pod, {READS: None})
+
+
+async def _label(ctx: Context[Any], move: LabelRoles, pod: str, labels: Mapping[str, str | None]) -> None:
+    body = MergePatch({"metadata": {"uid": move.uids[pod], "labels": dict(labels)}})
+    try:
         await ctx.client.patch(core.Pod, pod, body, namespace=ctx.key.namespace)
+    except NotFound:  # it was being deleted
+        return
+    except Invalid as error:  # the UID is another one's
+        raise Conflict(f"the pod {pod} was made again", status=409, reason="Conflict") from error
 
 
 async def write_template(

@@ -8,14 +8,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mooring.actor import Context
+from mooring.actor import Context, Outcome
 from mooring.kube.object import Key
 from mooring.operators.workload.autogrow import AT_MAXIMUM, AutogrowSpec, AutogrowStatus, Filling, decide
 from mooring.operators.workload.fill import Levels, Look
-from mooring.operators.workload.volumes import Growth
+from mooring.operators.workload.volumes import Growth, Refusals, grow
 from mooring.runtime import Manager
 
-__all__ = ["Growing", "record"]
+__all__ = ["Growing", "grow_volumes"]
 
 _LABELS = ["operator", "namespace", "name"]
 
@@ -83,7 +83,18 @@ class Growing:
             self._full.remove(*labels)
 
 
-async def record(ctx: Context[Any], status: Any, filling: Filling) -> None:
+def grow_volumes(
+    ctx: Context[Any], status: Any, growth: Growth, filling: Filling, refusals: Refusals
+) -> Outcome | None:
+    """The step that enlarges claims, once what was decided is recorded; ``None`` while none is too small."""
+    if filling.due:
+        return ctx.act("RecordVolumes", _record, ctx, status, filling)
+    if small := refusals.due(ctx.key, growth.volumes, ctx.now()):
+        return ctx.act("GrowVolumes", grow, ctx, small, refusals)
+    return None
+
+
+async def _record(ctx: Context[Any], status: Any, filling: Filling) -> None:
     """Write what was decided before a claim is changed for it; ``status`` is the cluster's, with a field ``autogrow``."""
     ctx.show(replace(status, autogrow=filling.status))
     await ctx.record()

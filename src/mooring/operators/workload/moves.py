@@ -6,11 +6,12 @@ A planner chooses them; `mooring.operators.workload.effects` carries them out. A
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mooring.actor.verdict import Move
 from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.pods import Pod
 
 __all__ = ["DeletePod", "LabelRoles", "Orders", "Resize", "RestoreTemplate", "WriteTemplate"]
 
@@ -50,6 +51,8 @@ class DeletePod(Move):
     uid: str
     version: str = ""
     """Its resourceVersion."""
+    grace: int | None = None
+    """Seconds that its containers get to end, where the pod's own time is in vain; ``None``: the pod's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,25 @@ class LabelRoles(Move):
     """Label the pods with their roles, for the Services that select by it."""
 
     roles: Mapping[str, str]
-    """``master`` (or ``primary``) or ``replica`` by pod; the leader comes last, so that there are never two."""
+    """``master`` (or ``primary``) or ``replica`` by pod."""
+    uids: Mapping[str, str]
+    """Of these pods, as they were seen."""
+    readers: frozenset[str] = frozenset()
+    """Pods that bear the label `READS`."""
+    leader_first: bool = False
+    """The former leader has ended, or is about to. False: the former leader is labelled first."""
+
+    @classmethod
+    def of(
+        cls, pods: Iterable[Pod], roles: Mapping[str, str], *, leader_first: bool, why: str
+    ) -> LabelRoles | None:
+        """Bound to these pods as they were seen; ``None`` where no label is wrong."""
+        if not roles:
+            return None
+        seen = [one for one in pods if one.name in roles]
+        uids = {one.name: one.uid for one in seen}
+        readers = frozenset(one.name for one in seen if one.reads)
+        return cls(roles=roles, uids=uids, readers=readers, leader_first=leader_first, why=why)
 
 
 @dataclass(frozen=True, kw_only=True)

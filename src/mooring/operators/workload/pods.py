@@ -12,6 +12,7 @@ from mooring.operators.workload.claims import is_older
 from mooring.operators.workload.trouble import sidecar_trouble, trouble_of
 
 __all__ = [
+    "READS",
     "ROLE",
     "Pod",
     "main_container",
@@ -24,6 +25,8 @@ _DATA_PATHS: Final = frozenset({"/data", "/var/lib/mysql"})
 """Where servers of our own pods store."""
 ROLE: Final = "mooring.dev/role"
 """Label of a data pod: ``master`` or ``primary``, or ``replica``."""
+READS: Final = "mooring.dev/reads"
+"""Label of pods that a Service for reading selects, where that is not by `ROLE`; its value is "true"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,8 @@ class Pod:
     revision: str = ""
     role: str | None = None
     """What its label says of its role, "" when there is none; None of pods that bear no roles."""
+    reads: bool = False
+    """It bears the label `READS`."""
     node: str = ""
     resize_since: datetime | None = None
     """Since when the file system of a volume of it waits to be enlarged."""
@@ -142,6 +147,7 @@ def pod_of(
         ready_changed=_time(readiness.last_transition_time),
         revision=(pod.metadata.labels or {}).get("controller-revision-hash", ""),
         role=(pod.metadata.labels or {}).get(ROLE, "") if roles else None,
+        reads=(pod.metadata.labels or {}).get(READS) == "true",
         node=(pod.spec.node_name if pod.spec else None) or "",
         trouble=trouble,
         trouble_message=message,

@@ -8,13 +8,15 @@ then; one that was stopped, or that waits for a disk or a lock, is never switche
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from mooring.kube import KubeError
 from mooring.kube.transport import HttpTransport
 from mooring.operators.workload.command import output_of
+from mooring.runtime import Manager
 
-__all__ = ["APART", "SAMPLES", "reads_still", "stands_still"]
+__all__ = ["APART", "SAMPLES", "reads_still", "standing_still"]
 
 APART: Final = 0.5
 """Seconds between the two looks: an idle Redis is switched to ten times a second."""
@@ -51,7 +53,19 @@ def reads_still(text: str) -> bool:
     return before == after and before[0] != "R"
 
 
-async def stands_still(transport: HttpTransport, namespace: str, pod: str, *, container: str) -> bool:
+async def standing_still(
+    manager: Manager, namespace: str, pods: Iterable[str], *, container: str
+) -> frozenset[str]:
+    """Those of these pods whose servers do nothing, as far as their own nodes tell."""
+    if manager.sockets is None or not (names := list(pods)):
+        return frozenset()
+    manager.fence.check()
+    looks = (_stands_still(manager.sockets, namespace, one, container=container) for one in names)
+    still = await asyncio.gather(*looks)
+    return frozenset(name for name, stands in zip(names, still, strict=True) if stands)
+
+
+async def _stands_still(transport: HttpTransport, namespace: str, pod: str, *, container: str) -> bool:
     """Look twice at the server in this container; False also where there is no answer, or no right to ask."""
     try:
         async with asyncio.timeout(WITHIN):

@@ -27,6 +27,7 @@ from mooring.operators.workload.pods import Pod
 from mooring.runtime.crd import F
 
 __all__ = [
+    "COMES_UP_WITHIN",
     "RESTART_AFTER",
     "Failure",
     "HandOver",
@@ -145,7 +146,7 @@ class Rollout:
                 component=self.component,
                 revision=known.revision,
                 inputs=known.good,
-                why=f"{known.pod} does not come up with the new template; the last good one is put back",
+                why=f"{known.pod} did not come up ({known.reason}), and the last good template is put back",
             )
         if state.current:
             if known is not None and known.inputs != state.asked:
@@ -217,7 +218,7 @@ class Rollout:
             return self._blocked(wait) or wait
         for pod in sorted(old, key=lambda pod: -pod.ordinal):
             if pod.name not in leading:
-                return self.recreate(pod, self._why(pod))
+                return self.recreate(pod, f"{pod.name}: {self._why(pod)}")
         if not old:
             return None
         last = max(old, key=lambda pod: pod.ordinal)

@@ -97,7 +97,7 @@ def kept_or_written(
 
 
 def mounted_config_maps(
-    sets: Iterable[apps.StatefulSet | None], pods: Iterable[core.Pod]
+    sets: Iterable[apps.StatefulSet | apps.Deployment | None], pods: Iterable[core.Pod]
 ) -> list[tuple[type[Object], str]]:
     """ConfigMaps that a pod or a template in place refers to: content-named ones are kept as long."""
     specs = [one.spec.template.spec for one in sets if one and one.spec and one.spec.template]

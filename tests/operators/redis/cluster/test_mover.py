@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from mooring.operators.redis.cluster.mover import MoveFailed, Mover, batches
 from mooring.operators.redis.cluster.moves import MoveSlots, Settle, Target
 from mooring.operators.redis.cluster.slots import Transfer, span
 from mooring.operators.redis.cluster.topology import parse_nodes
-from mooring.operators.redis.dial import Address, Dial, DialError, Link
+from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 
 DIAL = Dial(connect_timeout=10.0, reply_timeout=10.0)
 
@@ -34,41 +35,71 @@ def test_a_batch_has_no_more_bytes_than_allowed_but_for_a_key_that_is_larger_alo
         assert sum(sizes[int(key)] for key in group) <= 40 or len(group) == 1
 
 
-@asynccontextmanager
-async def server(home: Path, ip: str) -> AsyncIterator[Target]:
-    """A cluster node of its own; its id when it answers."""
-    await asyncio.to_thread(home.mkdir)
-    process = await asyncio.create_subprocess_exec(
-        *("redis-server", "--bind", ip, "--port", "6379", "--cluster-enabled", "yes", "--dir", str(home)),
-        *("--save", "", "--appendonly", "no", "--cluster-announce-ip", ip),
-        stdout=asyncio.subprocess.DEVNULL,
+@contextmanager
+def server(home: Path, ip: str) -> Iterator[Address]:
+    """A server that begins as a cluster node of its own."""
+    home.mkdir()
+    process = subprocess.Popen(
+        [
+            *("redis-server", "--bind", ip, "--port", "6379", "--cluster-enabled", "yes", "--dir", str(home)),
+            *("--save", "", "--appendonly", "no", "--cluster-announce-ip", ip),
+        ],
+        stdout=subprocess.DEVNULL,
     )
     try:
-        found = None
-        async with asyncio.timeout(30):
-            while not found:
-                with contextlib.suppress(DialError):
-                    async with DIAL.link(Address(ip, 6379)) as link:
-                        found = await link.call("CLUSTER", "MYID")
-                await asyncio.sleep(0.02)
-        yield Target(name=ip, address=Address(ip, 6379), id=found)
+        yield Address(ip, 6379)
     finally:
         process.kill()
-        await process.wait()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, Address]]:
+    """Two servers for all tests: one that has just been started serves no slot for two seconds."""
+    home = tmp_path_factory.mktemp("servers")
+    net = f"127.{random.randint(10, 250)}.{random.randint(0, 250)}"
+    with server(home / "a", f"{net}.1") as source, server(home / "b", f"{net}.2") as target:
+        yield source, target
 
 
 @pytest.fixture
-async def both(tmp_path: Path) -> AsyncIterator[tuple[Target, Target]]:
-    """Two nodes that know one another; the first owns all slots."""
-    net = f"127.{random.randint(10, 250)}.{random.randint(0, 250)}"
-    async with server(tmp_path / "a", f"{net}.1") as source, server(tmp_path / "b", f"{net}.2") as target:
-        async with DIAL.link(source.address) as link:
-            await link.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            await link.call("CLUSTER", "MEET", target.address.ip, 6379)
-        async with asyncio.timeout(30):
-            while not (await sees(source, target) and await sees(target, source)):
-                await asyncio.sleep(0.02)
-        yield source, target
+async def both(processes: tuple[Address, Address]) -> tuple[Target, Target]:
+    """Two nodes that know one another and nobody else, without keys and with new ids; the first owns all slots."""
+    source, target = [await as_new(address) for address in processes]
+    async with DIAL.link(source.address) as link:
+        await link.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        await link.call("CLUSTER", "MEET", target.address.ip, 6379)
+    async with asyncio.timeout(30):
+        while not (await sees(source, target) and await sees(target, source)):
+            await asyncio.sleep(0.02)
+    for address in processes:
+        async with DIAL.link(address) as link:
+            await link.call("CONFIG", "SET", "cluster-node-timeout", 15_000)
+    return source, target
+
+
+async def as_new(address: Address) -> Target:
+    """Empty a server and let it forget its cluster.
+
+    A master whose slots are all served again waits for as long as the timeout of nodes, and for half a second at least.
+    """
+    async with asyncio.timeout(30):
+        while not await answers(address):
+            await asyncio.sleep(0.02)
+    async with DIAL.link(address) as link:
+        with contextlib.suppress(Refused):  # a replica refuses to; the reset empties it
+            await link.call("FLUSHALL")
+        await link.call("CONFIG", "SET", "cluster-node-timeout", 500)
+        await link.call("CLUSTER", "RESET", "HARD")
+        return Target(name=address.ip, address=address, id=await link.call("CLUSTER", "MYID"))
+
+
+async def answers(address: Address) -> bool:
+    """Whether it has started."""
+    with contextlib.suppress(DialError):
+        async with DIAL.link(address) as link:
+            return bool(await link.call("PING") == "PONG")
+    return False
 
 
 async def sees(one: Target, other: Target) -> bool:

@@ -14,7 +14,7 @@ from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.saved import dump, load, replay
 from mooring.operators.redis.cluster.snapshot import Blocked, Snapshot
 from mooring.operators.redis.cluster.types import Retry
-from mooring.operators.redis.passwords import Auth
+from mooring.operators.redis.passwords.seen import Auth
 from mooring.operators.workload.credentials import PasswordState
 from mooring.operators.workload.saved import NotDecided
 

@@ -300,6 +300,14 @@ def test_a_master_that_is_gone_loses_its_label_though_it_does_not_answer() -> No
     assert dict(is_a(LabelRoles, scene.settled().decide()).roles) == {"redis-2": "replica"}
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_a_new_master_is_labelled_first_where_the_former_one_has_ended(running: bool) -> None:
+    scene = labelled(healthy(), redis_0="replica", redis_1="master", redis_2="replica")
+    verdict = is_a(LabelRoles, scene.pod("redis-1", running=running).settled().decide())
+    assert dict(verdict.roles) == {"redis-0": "master", "redis-1": "replica"}
+    assert verdict.leader_first is not running
+
+
 def test_a_paused_cluster_is_left_alone_and_what_would_be_done_is_said() -> None:
     scene = asking(configured(healthy(paused=True), hz="10"), hz="13")
     scene = scene.record(config={"hz": ConfigResult(wanted="13", state="Pending", previous="10")})

@@ -10,14 +10,13 @@ from tests.operators.redis.sentinel.test_specs import cluster
 
 from mooring.actor import Move
 from mooring.kube.object import Object, to_dict
+from mooring.operators.redis.passwords.moves import PublishPassword, StagePassword
 from mooring.operators.redis.sentinel.effects import orders_of
 from mooring.operators.redis.sentinel.inputs import Inputs, read_inputs
 from mooring.operators.redis.sentinel.moves import (
     LabelRoles,
     PublishConfig,
-    PublishPassword,
     Resize,
-    StagePassword,
     WriteTemplate,
 )
 from mooring.operators.redis.sentinel.specs import Found, Specs
@@ -55,7 +54,7 @@ def name(one: Object) -> str:
         ({}, PublishConfig(values={"hz": "13"}), {"ConfigMap/redis-live-shop"}),
         ({"password": "new"}, StagePassword(), {"Secret/redis-password-shop"}),
         ({}, PublishPassword(sentinels=()), set()),
-        ({"size": 5, "image": "redis:7.4"}, LabelRoles(roles={}), set()),
+        ({"size": 5, "image": "redis:7.4"}, LabelRoles(roles={}, uids={}), set()),
     ],
 )
 def test_a_move_changes_its_own_object_alone(spec: dict[str, Any], move: Move, changed: set[str]) -> None:

@@ -8,16 +8,18 @@ import pytest
 from tests.operators.redis.sentinel.builders import Scene, ago, healthy
 from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
-from mooring.operators.redis.passwords import Auth, auth_of, unusable
-from mooring.operators.redis.sentinel.moves import (
+from mooring.operators.redis.passwords.moves import (
     AddPassword,
-    InSync,
     PresentPassword,
     PublishPassword,
-    Record,
     SetPassword,
     StagePassword,
     SwitchPassword,
+)
+from mooring.operators.redis.passwords.seen import Auth, auth_of, unusable
+from mooring.operators.redis.sentinel.moves import (
+    InSync,
+    Record,
     Wait,
 )
 from mooring.operators.redis.sentinel.types import PasswordChange

@@ -7,7 +7,7 @@ from tests.operators.redis.sentinel.builders import ago, healthy
 from tests.operators.redis.sentinel.test_roll import failing
 
 from mooring.cli.replay import replay_of, shown
-from mooring.operators.redis.passwords import Auth
+from mooring.operators.redis.passwords.seen import Auth
 from mooring.operators.redis.sentinel.plan import decide
 from mooring.operators.redis.sentinel.saved import dump, load
 from mooring.operators.redis.sentinel.snapshot import Snapshot

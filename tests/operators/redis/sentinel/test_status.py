@@ -102,6 +102,15 @@ def inputs(scene: Scene, status: RedisClusterStatus | None = None) -> Inputs:
     )
 
 
+def test_a_new_cluster_is_ready_in_the_write_that_calls_it_healthy() -> None:
+    """Who waits for Ready and looks then sees no STATUS Creating."""
+    for verdict, ready, shown in ((STARTING, False, "Creating"), (InSync(), True, "Healthy")):
+        made = report(inputs(healthy()), healthy().snapshot, verdict, entry=None, unknown=())
+        assert isinstance(made.status, RedisClusterStatus)
+        assert made.status.conditions
+        assert (made.ready.status, made.status.conditions[0].type) == (ready, shown)
+
+
 def test_the_record_of_a_failover_names_the_new_master_in_the_same_write() -> None:
     """A server that hangs delays every further pass, so nothing may be left for the next one."""
     scene = healthy().silent("redis-0", seconds=6).server("redis-1", role="master", master=None)

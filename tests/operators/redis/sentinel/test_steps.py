@@ -14,8 +14,17 @@ from tests.operators.redis.sentinel.test_plan import is_a
 
 from mooring.actor import StepFailed
 from mooring.operators.redis.dial import Address, Dial
-from mooring.operators.redis.sentinel.moves import (
+from mooring.operators.redis.passwords.moves import (
     AddPassword,
+    PasswordMove,
+    PresentPassword,
+    PublishPassword,
+    ServerAuth,
+    SetPassword,
+    SwitchPassword,
+)
+from mooring.operators.redis.passwords.seen import Auth
+from mooring.operators.redis.sentinel.moves import (
     Configure,
     DatabaseMove,
     Demote,
@@ -23,14 +32,10 @@ from mooring.operators.redis.sentinel.moves import (
     Follow,
     Hasten,
     Monitor,
-    PresentPassword,
     Promote,
-    PublishPassword,
     Quarantine,
-    SetPassword,
     SetPriority,
     Switch,
-    SwitchPassword,
     Target,
     TuneSentinel,
     data_target,
@@ -87,7 +92,8 @@ async def test_a_stranger_at_an_address_that_was_ours_is_told_nothing(tmp_path: 
         stranger, strange_master, strange_watcher = (
             replace(one, run_id="f" * 40) for one in (other, master, watcher)
         )
-        moves: tuple[DatabaseMove, ...] = (
+        server = ServerAuth(target=stranger, auth=Auth(two=True))
+        moves: tuple[DatabaseMove | PasswordMove, ...] = (
             Promote(target=stranger),
             Follow(targets=(stranger,), unsynced=(stranger,), master=master),
             Follow(targets=(other,), unsynced=(other,), master=strange_master),
@@ -102,11 +108,11 @@ async def test_a_stranger_at_an_address_that_was_ours_is_told_nothing(tmp_path: 
             Monitor(sentinels=(watcher,), master=strange_master, quorum=1, settings=SETTINGS),
             TuneSentinel(sentinel=strange_watcher, settings={"failover-timeout": "77000"}),
             Hasten(sentinels=(strange_watcher,), periods={"info-period": 7777}),
-            AddPassword(targets=(stranger,), passwords=("next",)),
-            PresentPassword(targets=(stranger,), password="next"),
+            AddPassword(targets=(server,), passwords=("next",)),
+            PresentPassword(targets=(server,), password="next"),
             PublishPassword(sentinels=(strange_watcher,)),
-            SwitchPassword(targets=(stranger,), sentinels=(strange_watcher,)),
-            SetPassword(targets=(stranger,), sentinels=()),
+            SwitchPassword(targets=(server,), sentinels=(strange_watcher,)),
+            SetPassword(targets=(server,), sentinels=()),
             Configure(targets=(stranger,), key="hz", value="99"),
         )
         before = await state(pods)

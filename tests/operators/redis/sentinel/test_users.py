@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from msgspec import structs
-from tests.operators.redis.sentinel.builders import Scene, healthy
+from tests.operators.redis.sentinel.builders import Scene, ago, healthy
 from tests.operators.redis.sentinel.test_plan import is_a
 from tests.operators.redis.users.scene import Scene as Users
 from tests.operators.redis.users.scene import Server, declared
 
-from mooring.operators.redis.passwords import Auth, told_auth
+from mooring.operators.redis.passwords.moves import PublishPassword
+from mooring.operators.redis.passwords.seen import Auth, told_auth
 from mooring.operators.redis.sentinel.moves import (
     Follow,
     InSync,
     PresentAccount,
-    PublishPassword,
     Record,
     RemoveUsers,
     SetUsers,
     TellSentinels,
     Wait,
 )
+from mooring.operators.redis.sentinel.types import PasswordChange
 from mooring.operators.redis.users.plan import state_of
 from mooring.operators.workload.credentials import Kept, PasswordState
 from mooring.operators.workload.rollout import SetState
@@ -119,3 +123,15 @@ def test_a_default_user_that_is_off_takes_no_part_in_a_change_of_the_password() 
         scene = scene.server(name, auth=None)
     began = is_a(Record, scene.decide()).password
     is_a(PublishPassword, scene.record(password=began).decide())
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_sentinels_that_present_an_account_are_given_no_password(told: bool) -> None:
+    auth = Auth(accepts=frozenset({"password", "next"}), presents=frozenset({"next"}), two=True)
+    scene = with_users(users()).see(password=PasswordState(staged=True))
+    scene = scene.see(users=replace(scene.snapshot.observed.users, told=told))
+    for name in NAMES:
+        scene = scene.server(name, auth=auth)
+    began = PasswordChange(phase="BothValid", since=ago(1))
+    move = is_a(PublishPassword, scene.record(password=began).decide())
+    assert len(move.sentinels) == (0 if told else 3)

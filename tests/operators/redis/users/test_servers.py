@@ -6,9 +6,10 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.operators.redis.users.scene import ACCOUNTS, NOW, OFF, Scene, declared
@@ -175,6 +176,48 @@ async def test_replicas_that_came_in_as_the_default_user_come_again_before_it_is
                 await asyncio.sleep(0.05)
             assert "sync_full:1\r" in await link.call("INFO", "stats")
     assert "generated a reply" not in await asyncio.to_thread((tmp_path / "log").read_text)
+
+
+async def test_a_replica_without_an_account_is_cut_when_the_default_user_is_closed(tmp_path: Path) -> None:
+    async with (
+        server(tmp_path / "a", f"logfile {tmp_path}/log", "repl-diskless-sync-delay 0") as address,
+        server(tmp_path / "b", f"replicaof {address.ip} 6379", 'masterauth "of-all"'),
+    ):
+        async with operators(address) as link:
+            while "state=online" not in await link.call("INFO", "replication"):
+                await asyncio.sleep(0.05)
+        await given(address, Scene(users=[], default=OFF).access)
+        async with operators(address) as link:
+            assert "connected_slaves:0" in await link.call("INFO", "replication")
+    assert "generated a reply" not in await asyncio.to_thread((tmp_path / "log").read_text)
+
+
+async def test_a_server_never_misses_both_replicas_while_they_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[tuple[str, str]] = []
+    call = Link.call
+
+    async def noted(link: Link, *words: Any) -> Any:
+        answer = await call(link, *words)
+        said.append((" ".join(map(str, words)), str(answer)))
+        return answer
+
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(server(tmp_path / "a", "repl-diskless-sync-delay 0"))
+        lines = (f"replicaof {address.ip} 6379", 'masterauth "of-all"')
+        replicas = [await stack.enter_async_context(server(tmp_path / one, *lines)) for one in ("b", "c")]
+        async with operators(address) as link:
+            while str(await link.call("INFO", "replication")).count("state=online") < 2:
+                await asyncio.sleep(0.05)
+        for one in replicas:
+            await given(one, Scene(users=[], default=OFF).access)
+        monkeypatch.setattr(Link, "call", noted)
+        await given(address, Scene(users=[], default=OFF).access)
+    first, second = (at for at, (words, _) in enumerate(said) if words.startswith("CLIENT KILL ID"))
+    online = [answer.count("state=online") for words, answer in said[:second] if words == "INFO replication"]
+    assert second > first
+    assert online[-2:] == [2, 2], "the second goes when the first is back"
 
 
 async def test_what_a_server_refuses_is_told_in_its_words_and_changes_nothing(tmp_path: Path) -> None:

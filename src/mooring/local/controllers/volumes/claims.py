@@ -12,13 +12,12 @@ from mooring.kube.object import Key, key_of
 from mooring.kube.objects.core import (
     PersistentVolume,
     PersistentVolumeClaim,
-    PersistentVolumeClaimStatus,
     Pod,
 )
 from mooring.kube.objects.storage import StorageClass
 from mooring.kube.patches import MergePatch
 from mooring.local.controllers.context import Context
-from mooring.local.controllers.patching import metadata_patch, status_patch
+from mooring.local.controllers.patching import metadata_patch
 from mooring.local.controllers.volumes.binding import (
     AssignClass,
     Bind,
@@ -36,7 +35,7 @@ from mooring.local.controllers.volumes.matching import (
     is_bound,
     reference_to,
 )
-from mooring.local.controllers.volumes.phases import set_phase
+from mooring.local.controllers.volumes.phases import set_claim_status, set_phase
 from mooring.runtime.controller import Controller, Done, Result
 
 __all__ = ["ClaimController", "claims_of_pod"]
@@ -136,7 +135,8 @@ class ClaimController:
         volume = await set_phase(self._client, volume, "Bound", now=self._context.clock.now())
         claim = await self._bind_claim(claim, volume)
         spec = volume.spec
-        await self._set_status(
+        await set_claim_status(
+            self._client,
             claim,
             phase="Bound",
             access_modes=spec.access_modes if spec else None,
@@ -199,19 +199,7 @@ class ClaimController:
     # --- writing claims
 
     async def _set_phase(self, claim: PersistentVolumeClaim, phase: str) -> None:
-        await self._set_status(claim, phase=phase)
-
-    async def _set_status(self, claim: PersistentVolumeClaim, **fields: Any) -> None:
-        present = claim.status or PersistentVolumeClaimStatus()
-        patch = status_patch(claim, msgspec.structs.replace(present, **fields))
-        if patch is not None:
-            await self._client.patch(
-                PersistentVolumeClaim,
-                claim.metadata.name or "",
-                patch,
-                namespace=claim.metadata.namespace or "",
-                subresource="status",
-            )
+        await set_claim_status(self._client, claim, phase=phase)
 
     async def _patch_claim(self, claim: PersistentVolumeClaim, body: dict[str, Any]) -> PersistentVolumeClaim:
         return await self._client.patch(

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from mooring.cache.clock import rfc3339
-from mooring.kube.objects.core import PersistentVolume, PersistentVolumeStatus
+from mooring.kube.objects.core import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimStatus,
+    PersistentVolumeStatus,
+)
 from mooring.kube.patches import MergePatch
 from mooring.local.controllers.context import Recorder
 from mooring.local.controllers.patching import status_patch
 from mooring.runtime.client import CachedClient
 
-__all__ = ["fail", "phase_patch", "set_phase"]
+__all__ = ["fail", "phase_patch", "set_claim_status", "set_phase"]
 
 
 def phase_patch(
@@ -35,6 +41,20 @@ async def set_phase(
     if patch is None:
         return volume
     return await client.patch(PersistentVolume, volume.metadata.name or "", patch, subresource="status")
+
+
+async def set_claim_status(client: CachedClient, claim: PersistentVolumeClaim, **fields: Any) -> None:
+    """Write these fields into the status of a claim; nothing is written when it has them."""
+    present = claim.status or PersistentVolumeClaimStatus()
+    patch = status_patch(claim, msgspec.structs.replace(present, **fields))
+    if patch is not None:
+        await client.patch(
+            PersistentVolumeClaim,
+            claim.metadata.name or "",
+            patch,
+            namespace=claim.metadata.namespace or "",
+            subresource="status",
+        )
 
 
 async def fail(

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from mooring.kube.object import Key, key_of
-from mooring.kube.objects.core import PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus
+from mooring.kube.objects.core import PersistentVolume, PersistentVolumeClaim
 from mooring.kube.objects.storage import StorageClass
 from mooring.kube.patches import MergePatch
 from mooring.local.controllers.context import Context
-from mooring.local.controllers.patching import metadata_patch, status_patch
+from mooring.local.controllers.patching import metadata_patch
 from mooring.local.controllers.volumes.matching import (
     PROVISIONED_BY,
     PROVISIONER,
@@ -24,6 +22,7 @@ from mooring.local.controllers.volumes.matching import (
     is_bound,
     request_of,
 )
+from mooring.local.controllers.volumes.phases import set_claim_status
 from mooring.runtime.controller import Controller, Done, Result
 
 __all__ = ["Resizer"]
@@ -72,19 +71,10 @@ class Resizer:
 
     async def _tell(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
         """Write what the volume has into a claim that the binder has finished with; before, that is the binder's to write."""
-        present = claim.status or PersistentVolumeClaimStatus()
-        if present.phase != "Bound":
+        if claim.status is None or claim.status.phase != "Bound":
             return
         capacity = volume.spec.capacity if volume.spec else None
-        patch = status_patch(claim, msgspec.structs.replace(present, capacity=capacity))
-        if patch is not None:
-            await self._client.patch(
-                PersistentVolumeClaim,
-                claim.metadata.name or "",
-                patch,
-                namespace=claim.metadata.namespace or "",
-                subresource="status",
-            )
+        await set_claim_status(self._client, claim, capacity=capacity)
 
 
 def _claim_of(volume: PersistentVolume) -> Iterable[Key]:

@@ -102,10 +102,10 @@ class Refused(Exception):
         self.reason, self.remedy, self.again = reason, remedy, again
 
 
-async def outcome(request: Request, secrets: Path) -> Result:
+async def outcome(request: Request, secrets: Path, *, beside: Path = RUN) -> Result:
     """Run it; a failure is a result too."""
     try:
-        return await run(request, secrets)
+        return await run(request, secrets, beside=beside)
     except Exception as error:
         return _failed(_first(error))
 
@@ -131,11 +131,12 @@ def _failed(error: BaseException) -> Result:
 async def run(request: Request, secrets: Path, *, clock: Clock | None = None, beside: Path = RUN) -> Result:
     """Run it. ``secrets`` has a directory for each Secret. Raises `ObjectStoreError` and `Refused`.
 
-    ``beside`` is what a test restore shares with its server.
+    ``beside`` is what a backup shares with its tool, and a test restore with its server.
     """
     match request.action:
         case "backup":
-            return await _backup(request, secrets, clock or SystemClock())
+            async with _tool(request, beside) as tool:
+                return await _backup(request, secrets, clock or SystemClock(), tool)
         case "restore":
             return await _restore(request, secrets, clock or SystemClock())
         case "verify":
@@ -148,7 +149,26 @@ async def run(request: Request, secrets: Path, *, clock: Clock | None = None, be
 # --- a backup ----------------------------------------------------------------------------------------------
 
 
-async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
+@asynccontextmanager
+async def _tool(request: Request, run: Path) -> AsyncIterator[Beside | None]:
+    """The tool beside, if the backup is to be written by one; it ends with this process, and has to end well."""
+    if not request.tool:
+        yield None
+        return
+    beside, status = Beside(run=run), 1
+    beside.open([])
+    try:
+        yield beside
+        if not (run / "ready").exists():  # the backup was there already
+            (run / STOP).touch()
+            beside.begin()
+            await beside.finish()
+        status = 0
+    finally:
+        beside.end(status)
+
+
+async def _backup(request: Request, secrets: Path, clock: Clock, tool: Beside | None) -> Result:
     place = request.places[-1]
     async with _opened(request.root, secrets, make=True) as store:
         check = await store.check()
@@ -164,7 +184,7 @@ async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
         await _clean(store, place, clock)
         began = clock.now()
         try:
-            found, facts = await _written(request, store, place, secrets)
+            found, facts = await _written(request, store, place, secrets, tool)
             manifest = Manifest(
                 id=place.rpartition("/")[2],
                 operator="matrixone",
@@ -174,7 +194,7 @@ async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
                 began=began,
                 finished=clock.now(),
                 parts=list(found.parts),
-                facts={**found.facts, **facts},
+                facts={**found.facts, **facts, **({"tool": request.tool} if tool is not None else {})},
             )
             await store.create(f"{place}/{MANIFEST}", encode_manifest(manifest))
         except BaseException:
@@ -186,7 +206,7 @@ async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
 
 
 async def _written(
-    request: Request, store: Store, place: str, secrets: Path
+    request: Request, store: Store, place: str, secrets: Path, tool: Beside | None
 ) -> tuple[Contents, dict[str, str]]:
     """Have it written, and read it: on top of its base, or in full where that cannot be; with its further facts."""
     blocks, why = request.root.s3 is None, request.full_because
@@ -204,7 +224,10 @@ async def _written(
                 raise
             why = str(error)
         await delete(store, prefixes=[place])
-    facts = await _execute(request, place, secrets)
+    if tool is not None:
+        facts = await _by_tool(request, secrets, tool)
+    else:
+        facts = await _execute(request, place, secrets)
     found = await inspect(store, place, blocks=blocks)
     return found, {**facts, FULL_BECAUSE: why[:300]} if why else facts
 
@@ -217,13 +240,47 @@ async def _execute(request: Request, place: str, secrets: Path, *, since: str = 
         text = backup_statement(identity, location, keys, parallelism=request.parallelism, since=since)
     except StatementError as error:
         raise Refused("TargetInvalid", str(error), remedy="correct spec.target or its Secret") from None
+    async with _session(request, secrets, keys) as cursor:
+        before = await _tables(cursor)
+        await cursor.execute(text)
+        after = await _tables(cursor)
+    return _tables_facts(before, after)
+
+
+async def _by_tool(request: Request, secrets: Path, tool: Beside) -> dict[str, str]:
+    """Have the tool write the backup; the same facts."""
+    keys = _keys(request.root, secrets)
+    async with _session(request, secrets, keys) as cursor:
+        before = await _tables(cursor)
+    tool.begin()
+    try:
+        await tool.finish()
+    except DataFailed as error:
+        lost = error.reason == "DataLost"
+        remedy = "correct spec.image or its pull secrets" if lost else "see the log of the container data"
+        reason = error.reason if lost else "ToolFailed"
+        raise Refused(reason, str(error), remedy=remedy, again=error.again) from None
+    async with _session(request, secrets, keys) as cursor:
+        after = await _tables(cursor)
+    return _tables_facts(before, after)
+
+
+_Tables = dict[catalog.Table, tuple[str, int]] | None
+"""``None`` where the user may not list them: a backup without a list is one, too."""
+
+
+def _tables_facts(before: _Tables, after: _Tables) -> dict[str, str]:
+    return catalog.facts_of(before, after) if before is not None and after is not None else {}
+
+
+@asynccontextmanager
+async def _session(request: Request, secrets: Path, keys: Keys) -> AsyncIterator[Cursor]:
+    """A session with the server; what it says is told without the keys."""
     where = f"{request.host}:{request.port}"
     connection = await _connected(request, secrets, where)
     try:
         async with connection.cursor() as cursor:
-            before = await _tables(cursor)
-            await cursor.execute(text)
-            after = await _tables(cursor)
+            yield cursor
     except MySQLError as error:
         code, said = _said(error)
         lost = code in catalog.LOST
@@ -238,11 +295,9 @@ async def _execute(request: Request, place: str, secrets: Path, *, since: str = 
         raise Refused("SessionLost", text, remedy="make another BackupJob", again=True) from None
     finally:
         connection.close()
-    return catalog.facts_of(before, after) if before is not None and after is not None else {}
 
 
-async def _tables(cursor: Cursor) -> dict[catalog.Table, tuple[str, int]] | None:
-    """``None`` where the user may not list them: a backup without a list is one, too."""
+async def _tables(cursor: Cursor) -> _Tables:
     try:
         return await catalog.listed(cursor)
     except MySQLError as error:

@@ -503,6 +503,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
                 origin=source.origin,
                 parallelism=spec.parallelism or 4,
                 base=inputs.base,
+                tool=spec.image or "",
                 full_because=inputs.full_because,
             ),
             image=self._image,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from mooring.objectstore import leave
 from mooring.operators.matrixone.backup.agent import outcome
 from mooring.operators.matrixone.backup.request import Request
 
@@ -28,4 +29,4 @@ def main(arguments: Sequence[str]) -> int:
     if options.report is not None:
         options.report.write_bytes(text)
     print(text.decode())  # noqa: T201 - the log of the container
-    return 0 if result.ok else 1
+    leave(0 if result.ok else 1)

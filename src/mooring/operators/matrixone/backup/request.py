@@ -24,6 +24,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """Where below it: of a backup those of every try, the present one last; of a deletion all."""
     base: str = ""
     """Of an incremental backup: the place of the one that it builds on."""
+    tool: str = ""
+    """The image of the container beside that writes the backup; "": the server writes it."""
     full_because: str = ""
     """Why a backup that was to be incremental is a full one."""
     host: str = ""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mooring.kube.object import Object, owner_reference
 from mooring.kube.objects import batch, core, meta
 from mooring.operators.backup.run import BY, FOR, OF, PURPOSE, STORE, job_name
-from mooring.operators.matrixone.backup import scratch
+from mooring.operators.matrixone.backup import scratch, tool
 from mooring.operators.matrixone.backup.request import Request
 from mooring.operators.matrixone.specs.pods import overlaid, overlaid_container
 from mooring.operators.matrixone.types import Overlay
@@ -45,17 +45,19 @@ class MatrixOneRun:
     """Of a test restore: the image of the throw-away server."""
 
     def objects(self, owner: Object, *, by: str) -> tuple[Object, ...]:
-        """The Job, and before it the files of a server; they go with ``owner``."""
+        """The Job, and before it the files of the container beside; they go with ``owner``."""
         job = self.job(owner, by=by)
         settings = self._settings(job)
         return (job,) if settings is None else (settings, job)
 
     def _settings(self, job: batch.Job) -> core.ConfigMap | None:
-        if not self.server or self.request.target is None:
+        if self.request.tool:
+            data = tool.FILES
+        elif self.server and self.request.target is not None:
+            data = scratch.files(self.request.target)
+        else:
             return None
-        return core.ConfigMap(
-            metadata=replace(job.metadata), data=scratch.files(self.request.target), immutable=True
-        )
+        return core.ConfigMap(metadata=replace(job.metadata), data=data, immutable=True)
 
     def job(self, owner: Object, *, by: str) -> batch.Job:
         """The Job."""
@@ -109,6 +111,15 @@ class MatrixOneRun:
             volume_mounts=mounts,
         )
         overlay = replace(self.overlay, command=None, args=None)
+        if self.request.tool:  # what is about the main container is about the tool's
+            overlay = replace(
+                overlay,
+                env_from=None,
+                lifecycle=None,
+                liveness_probe=None,
+                readiness_probe=None,
+                startup_probe=None,
+            )
         pod = core.PodSpec(
             restart_policy="Never",
             automount_service_account_token=False,
@@ -118,19 +129,28 @@ class MatrixOneRun:
             security_context=self._security(),
         )
         made = overlaid(pod, replace(overlay, init_containers=None, sidecar_containers=None))
-        return self._with_server(made, settings)
+        return self._with_beside(made, settings, mounts)
 
-    def _with_server(self, pod: core.PodSpec, settings: str) -> core.PodSpec:
-        """The throw-away server beside the container of the run; ``settings`` is the ConfigMap with its files."""
+    def _with_beside(
+        self, pod: core.PodSpec, settings: str, mounts: Sequence[core.VolumeMount]
+    ) -> core.PodSpec:
+        """The tool, or the throw-away server, beside the container of the run; ``settings`` is the ConfigMap with its files."""
         target = self.request.target
-        if not self.server or target is None:
+        more = [
+            config_volume("conf", settings),
+            core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(size_limit="64Mi")),
+        ]
+        if self.request.tool:
+            beside = tool.container(self.request, self.overlay, mounts)
+        elif self.server and target is not None:
+            beside = scratch.server(self.server, target, self.overlay)
+            more += scratch.volumes(target)
+        else:
             return pod
         store, *rest = pod.containers or []
         shared = core.VolumeMount(name="run", mount_path="/mooring/run")
         store = replace(store, volume_mounts=[*(store.volume_mounts or ()), shared])
-        server = scratch.server(self.server, target, self.overlay)
-        more = [config_volume("conf", settings), *scratch.volumes(target)]
-        return replace(pod, containers=[server, store, *rest], volumes=[*(pod.volumes or ()), *more])
+        return replace(pod, containers=[beside, store, *rest], volumes=[*(pod.volumes or ()), *more])
 
     def _security(self) -> core.PodSecurityContext:
         """A directory belongs to the user of the server's image, which is root unless an overlay says otherwise."""

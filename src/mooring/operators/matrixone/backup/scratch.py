@@ -92,10 +92,9 @@ def server(image: str, storage: SharedStorageProvider, overlay: Overlay) -> core
 
 
 def volumes(storage: SharedStorageProvider) -> list[core.Volume]:
-    """What the container mounts beside its configuration."""
+    """What the container mounts beside its configuration and the directory of the run."""
     return [
         core.Volume(name=_SCRATCH, empty_dir=core.EmptyDirVolumeSource()),
-        core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(size_limit="64Mi")),
         *storage_volumes(storage),
     ]
 

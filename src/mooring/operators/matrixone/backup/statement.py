@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from mooring.operators.matrixone.storage import DEFAULT_REGION, backend_of, bucket_of
-from mooring.operators.matrixone.types import SharedStorageProvider
+from mooring.operators.matrixone.types import S3Provider, SharedStorageProvider
 
-__all__ = ["Keys", "StatementError", "backup_statement", "masked"]
+__all__ = ["Keys", "StatementError", "backup_statement", "bucket_options", "masked"]
 
 OWN_REGION: Final = "us-east-1"
 """What servers of one's own take for their region."""
@@ -46,24 +46,31 @@ def backup_statement(
         assert location.file_system is not None
         path = str(PurePosixPath(location.file_system.path or "/"))
         return f"backup {_text('the ID', identity)} filesystem {_text('the path', path)} parallelism '{parallelism}'{kind}"
-    s3, (bucket, prefix) = location.s3, bucket_of(location.s3)
-    minio = backend_of(s3) == "MINIO"
-    region = s3.region or (OWN_REGION if minio else DEFAULT_REGION)
     options = {
-        "endpoint": s3.endpoint or f"https://s3.{region}.amazonaws.com",
+        **bucket_options(location.s3),
         "access_key_id": keys.id,
         "secret_access_key": keys.secret,
-        "bucket": bucket,
-        "filepath": prefix,
-        "region": region,
         "compression": "",
         "format": "jsonline",
         "jsondata": "object",
-        "is_minio": str(minio).lower(),
         "parallelism": str(parallelism),
     }
     listed = ",".join(f"'{name}'={_text(name, value)}" for name, value in options.items())
     return f"backup {_text('the ID', identity)} s3option {{{listed}}}{kind}"
+
+
+def bucket_options(s3: S3Provider) -> dict[str, str]:
+    """A path of a bucket, in the words of the statement."""
+    bucket, prefix = bucket_of(s3)
+    minio = backend_of(s3) == "MINIO"
+    region = s3.region or (OWN_REGION if minio else DEFAULT_REGION)
+    return {
+        "endpoint": s3.endpoint or f"https://s3.{region}.amazonaws.com",
+        "bucket": bucket,
+        "filepath": prefix,
+        "region": region,
+        "is_minio": str(minio).lower(),
+    }
 
 
 def masked(text: str, keys: Keys) -> str:

@@ -157,11 +157,12 @@ class BucketClaimActor(Planned[BucketClaim, Inputs, Snapshot]):
         assert spec.s3 is not None
         name = spec.s3.secret_ref.name if spec.s3.secret_ref is not None else None
         secret = await _secret(ctx, name) if name else None
-        if name and secret is None and await _ends(ctx):
+        if name and secret is None and (ending := await _ending(ctx)) is not None:
+            # About the namespace: no event can be made in one that is being deleted.
             ctx.events.warning(
-                ctx.obj,
+                ending,
                 "DataLeft",
-                f"the Secret {name} went with the namespace; {spec.s3.path} keeps its data",
+                f"the Secret {name} went with the namespace; the bucket keeps the data of {spec.s3.path}",
             )
             await _mark(ctx, {"bindTo": "", "state": RELEASED})
             return None
@@ -191,7 +192,7 @@ async def _secret(ctx: Context[BucketClaim], name: str) -> core.Secret | None:
         return None
 
 
-async def _ends(ctx: Context[BucketClaim]) -> bool:
-    """The namespace is being deleted."""
+async def _ending(ctx: Context[BucketClaim]) -> core.Namespace | None:
+    """The namespace, if it is being deleted."""
     found = await ctx.client.live.get(core.Namespace, ctx.key.namespace)
-    return found.metadata.deletion_timestamp is not None
+    return found if found.metadata.deletion_timestamp is not None else None

@@ -27,8 +27,6 @@ class Snapshot:
     """A process of the owner has run: what is in the path is the cluster's."""
     deleted: bool = False
     """The claim itself is being deleted."""
-    lost: str = ""
-    """Why the data can never be deleted any more, such as a namespace that ends without its Secret."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +79,4 @@ def leave(snapshot: Snapshot) -> Verdict:
         return _after_owner(snapshot) or InSync()
     if not snapshot.was_live:
         return InSync("no process ever ran: there is no data of the cluster")
-    if snapshot.lost:
-        return InSync(f"the data is left behind: {snapshot.lost}")
     return Erase(why="the data of the path is deleted")

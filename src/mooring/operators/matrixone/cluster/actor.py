@@ -5,16 +5,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
 from mooring.actor import Context, InSync, Move, Outcome, Planned, Related, Report, Terminal, Verdict, Wait
 from mooring.cache import rfc3339
-from mooring.kube.errors import AlreadyExists
+from mooring.kube.errors import AlreadyExists, NotFound
 from mooring.kube.object import Key, Object, metadata_of, owner_reference
 from mooring.kube.objects import core, meta
 from mooring.operators.matrixone.backup.records import source_of
+from mooring.operators.matrixone.cluster import metrics
 from mooring.operators.matrixone.cluster import restore as restoring
 from mooring.operators.matrixone.cluster.scale import asked_about, scaled
 from mooring.operators.matrixone.cluster.stages import STAGES, DeleteSets, Held, in_order, next_deletion
@@ -22,13 +23,15 @@ from mooring.operators.matrixone.cluster.status import Snapshot, decide, report
 from mooring.operators.matrixone.conditions import as_before
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import as_declared
-from mooring.operators.matrixone.names import CLUSTER
+from mooring.operators.matrixone.names import CLUSTER, SQL
 from mooring.operators.matrixone.sets import Surroundings, blocked_by
 from mooring.operators.matrixone.specs import ClusterSpecs
+from mooring.operators.matrixone.sql import Login, SqlFailed
 from mooring.operators.matrixone.takeover import TAKE_OVER, not_asked
 from mooring.operators.matrixone.takeover_steps import held_by_upstream
 from mooring.operators.matrixone.types import (
     Backup,
+    ClusterMetrics,
     ClusterRestore,
     LogSet,
     MatrixOneCluster,
@@ -36,6 +39,7 @@ from mooring.operators.matrixone.types import (
     RestoreJob,
 )
 from mooring.operators.workload.containers import encoded
+from mooring.operators.workload.credentials import secret_value
 from mooring.operators.workload.ownership import SizeOwners
 
 __all__ = ["PAUSE", "SKIP", "ClusterActor"]
@@ -61,6 +65,9 @@ class Inputs:
     scalers: Mapping[str, str] = field(default_factory=dict)
     """Who sets the number of pods by the scale subresource, by the name of the CNSet."""
     has_credential: bool = False
+    lacks_reader: bool = False
+    """The Secret of the SQL user that is to read the metrics is missing."""
+    reader: metrics.Reader | None = None
     blocked: Wait | Terminal | None = None
 
 
@@ -85,10 +92,13 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._owners = SizeOwners(around.live, "replicas")
+        self._tried: dict[Key, float] = {}
+        """When the SQL user that reads the metrics could not be made; forgotten with the process, which tries at once."""
 
     def forget(self, key: Key) -> None:
         """Drop what was read of its CNSets."""
         self._owners.forget_below(key)
+        self._tried.pop(key, None)
 
     async def precede(self, ctx: Context[MatrixOneCluster]) -> Outcome | None:
         """What is to be left alone is."""
@@ -138,7 +148,25 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             held=tuple(held),
             scalers=scalers,
             has_credential=secret is not None,
+            lacks_reader=metrics.is_wanted(cluster) and self._find_secret(ctx, specs.metrics) is None,
+            reader=self._reader(ctx),
         )
+
+    def _find_secret(self, ctx: Context[MatrixOneCluster], name: str) -> Object | None:
+        return ctx.client.find(metadata_of(core.Secret), name, namespace=ctx.key.namespace)
+
+    def _reader(self, ctx: Context[MatrixOneCluster]) -> metrics.Reader | None:
+        """The SQL user that reads the metrics, where it is wanted and not made yet."""
+        known = ctx.obj.status.cluster_metrics if ctx.obj.status is not None else None
+        if not metrics.is_wanted(ctx.obj) or (known is not None and known.initialized):
+            return None
+        pods = self._around.compute_nodes(ctx.key.namespace)
+        mine = [one for one in pods if (one.metadata.labels or {}).get(CLUSTER) == ctx.key.name]
+        pod, tried = metrics.serving(mine), self._tried.get(ctx.key)
+        if pod is None or pod.status is None:
+            return metrics.Reader()
+        after = 0.0 if tried is None else max(0.0, tried + metrics.AGAIN - ctx.clock.monotonic())
+        return metrics.Reader(pod=pod.metadata.name or "", address=pod.status.pod_ip or "", after=after)
 
     async def _restore(
         self, ctx: Context[MatrixOneCluster], log_set: LogSet | None, *, has_credential: bool
@@ -205,6 +233,8 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             return None
         if not inputs.has_credential:
             return ctx.act("MakeCredential", self._make_credential, ctx)
+        if inputs.lacks_reader:
+            return ctx.act("MakeMetricSecret", self._make_metric_secret, ctx)
         drift = ctx.children.settle(lambda: inputs.made, given=inputs.held)
         if drift.foreign:
             return ctx.wait(
@@ -216,17 +246,29 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
         self, ctx: Context[MatrixOneCluster], data: Mapping[str, str] | None = None
     ) -> None:
         """Make the first SQL user's password; a Secret of that name that is there already is used as it is."""
+        made = {"username": encoded(_USER), "password": encoded(secrets.token_urlsafe(15))}
+        await self._make_secret(ctx, ClusterSpecs(ctx.obj).credential, dict(data or made))
+
+    async def _make_metric_secret(self, ctx: Context[MatrixOneCluster]) -> None:
+        """Make the password of the SQL user that reads the metrics; that the user follows is recorded before."""
+        name, status = ClusterSpecs(ctx.obj).metrics, ctx.obj.status or MatrixOneClusterStatus()
+        known = ClusterMetrics(secret_ref=core.LocalObjectReference(name=name), initialized=False)
+        ctx.show(replace(status, phase=status.phase or "NotReady", cluster_metrics=known))
+        await ctx.record()
+        made = {"username": encoded(metrics.USER), "password": encoded(secrets.token_urlsafe(15))}
+        await self._make_secret(ctx, name, made)
+
+    async def _make_secret(self, ctx: Context[MatrixOneCluster], name: str, data: dict[str, str]) -> None:
         metadata = meta.ObjectMeta(
-            name=ClusterSpecs(ctx.obj).credential,
+            name=name,
             namespace=ctx.key.namespace,
             labels={CLUSTER: ctx.key.name},
             owner_references=[owner_reference(ctx.obj)],
         )
-        made = {"username": encoded(_USER), "password": encoded(secrets.token_urlsafe(15))}
         try:
-            await ctx.client.create(core.Secret(metadata=metadata, type="Opaque", data=dict(data or made)))
+            await ctx.client.create(core.Secret(metadata=metadata, type="Opaque", data=data))
         except AlreadyExists:
-            ctx.log.info("the Secret with the first SQL user is there already", name=metadata.name)
+            ctx.log.info("the Secret with a SQL user is there already", name=name)
 
     async def snapshot(self, ctx: Context[MatrixOneCluster], inputs: Inputs) -> Snapshot:
         """The sets' own reports; nothing is asked."""
@@ -237,6 +279,7 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             held=inputs.held,
             scalers=inputs.scalers,
             blocked=inputs.blocked,
+            reader=inputs.reader,
             now=ctx.now(),
         )
 
@@ -252,8 +295,45 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
 
     async def step(
         self, ctx: Context[MatrixOneCluster], inputs: Inputs, snapshot: Snapshot, move: Move
-    ) -> None:
-        """There are no moves beside the sets."""
+    ) -> MatrixOneClusterStatus | None:
+        """Make the SQL user that reads the metrics: the only move beside the sets."""
+        assert isinstance(move, metrics.MakeReader)
+        failure: tuple[str, str] | None = None
+        try:
+            await self._make_reader(ctx, move)
+        except SqlFailed as error:
+            failure = error.reason, f"{error}; it is tried again every {metrics.AGAIN:g} s"
+            self._tried[ctx.key] = ctx.clock.monotonic()
+        else:
+            self._tried.pop(ctx.key, None)
+        await ctx.did(f"{move.pod}: the user that reads the metrics")
+        return metrics.reported(
+            cast("MatrixOneClusterStatus", ctx.status),
+            secret=ClusterSpecs(ctx.obj).metrics,
+            failure=failure,
+            generation=ctx.obj.metadata.generation,
+            now=ctx.now(),
+        )
+
+    async def _make_reader(self, ctx: Context[MatrixOneCluster], move: metrics.MakeReader) -> None:
+        specs, namespace = ClusterSpecs(ctx.obj), ctx.key.namespace
+        first = await self._read(ctx, specs.credential)
+        reader = await self._read(ctx, specs.metrics)
+        try:
+            made = metrics.statements(secret_value(reader, "password"))
+        except ValueError as error:
+            raise SqlFailed(
+                "InvalidSecret", f"the Secret {specs.metrics} {error}; delete it to have another made"
+            ) from None
+        login = Login(user=secret_value(first, "username") or _USER, password=secret_value(first, "password"))
+        await self._around.sql.run(move.address, SQL, login, made, where=f"{namespace}/{move.pod}")
+
+    async def _read(self, ctx: Context[MatrixOneCluster], name: str) -> core.Secret:
+        """A Secret, as it is now; it is not kept."""
+        try:
+            return await ctx.client.live.get(core.Secret, name, namespace=ctx.key.namespace)
+        except NotFound:
+            raise SqlFailed("SecretNotFound", f"the Secret {name} does not exist") from None
 
     async def finalize(self, ctx: Context[MatrixOneCluster]) -> Outcome:
         """Delete the sets from the clients' side: proxies, compute nodes, transaction nodes, then the log service."""

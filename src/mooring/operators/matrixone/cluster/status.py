@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mooring.actor import ConditionState, InSync, Report, Terminal, Verdict, Wait, not_ready
 from mooring.kube.object import Object
 from mooring.kube.objects import core
+from mooring.operators.matrixone.cluster.metrics import MakeReader, Reader, is_wanted, without_reader
 from mooring.operators.matrixone.cluster.stages import Held
 from mooring.operators.matrixone.cnset.snapshot import PROXIES_LEARN
 from mooring.operators.matrixone.conditions import with_condition
@@ -44,6 +45,7 @@ _SYNCED = {
     CNSet: "SomeCNSetsAreNotSynced",
     ProxySet: "ProxyNotSynced",
 }
+_AS_DECLARED = "every set is ready and as declared"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,8 @@ class Snapshot:
     scalers: Mapping[str, str] = field(default_factory=dict)
     """Who sets the number of pods by the scale subresource, by the name of the CNSet."""
     blocked: Wait | Terminal | None = None
+    reader: Reader | None = None
+    """The SQL user that reads the metrics, where it is still to be made."""
     now: datetime
 
 
@@ -77,7 +81,13 @@ def decide(snapshot: Snapshot) -> Verdict:
         return Wait("ChangeHeldBack", text, after=1.0)
     if text := _proxies_learn(snapshot):
         return Wait("ProxiesLearning", text, after=1.0)
-    return InSync("every set is ready and as declared")
+    reader = snapshot.reader
+    if reader is None or not reader.pod:
+        return InSync(_AS_DECLARED)
+    if reader.after > 0.0:
+        return InSync(_AS_DECLARED, again=reader.after)
+    why = f"the user that reads the metrics is made on {reader.pod}"
+    return MakeReader(pod=reader.pod, address=reader.address, why=why)
 
 
 def report(snapshot: Snapshot, verdict: Verdict) -> Report:
@@ -91,7 +101,8 @@ def report(snapshot: Snapshot, verdict: Verdict) -> Report:
         (one for key, one in snapshot.live.items() if key[0] is CNSet and key in snapshot.wanted), None
     )
     entry = proxy if proxy is not None else getattr(first, "status", None)
-    shown = snapshot.blocked or verdict
+    # Clients are served without the user that reads the metrics: that has a condition of its own.
+    shown = snapshot.blocked or (InSync(_AS_DECLARED) if isinstance(verdict, MakeReader) else verdict)
     synced = isinstance(shown, InSync)
     status = replace(
         before,
@@ -105,7 +116,7 @@ def report(snapshot: Snapshot, verdict: Verdict) -> Report:
         host=getattr(entry, "host", None),
         port=getattr(entry, "port", None) or (SQL if entry is not None else None),
         conditions=with_condition(
-            before.conditions,
+            before.conditions if is_wanted(cluster) else without_reader(before.conditions),
             "Synced",
             synced,
             "AllSetsSynced" if isinstance(shown, InSync) else getattr(shown, "reason", "Changing"),

@@ -31,11 +31,12 @@ from mooring.kube.patches import MergePatch
 from mooring.operators.matrixone import kruise
 from mooring.operators.matrixone.cnset import moves
 from mooring.operators.matrixone.cnset.autoscale import CONTESTED
+from mooring.operators.matrixone.cnset.fence import unchanged
 from mooring.operators.matrixone.cnset.inputs import Inputs, snapshot_of
 from mooring.operators.matrixone.cnset.members import due
 from mooring.operators.matrixone.cnset.plan import decide
 from mooring.operators.matrixone.cnset.pooling import serves_claims
-from mooring.operators.matrixone.cnset.snapshot import Snapshot
+from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.cnset.specs import (
     DRAINING,
     GATE,
@@ -76,6 +77,16 @@ from mooring.operators.workload.cpu import CPU, CPUReader
 from mooring.operators.workload.ownership import SizeOwners
 
 __all__ = ["CNSetActor"]
+
+_UNFENCED: Final = (
+    moves.SetWorking,
+    moves.Drain,
+    moves.HandOver,
+    moves.ClearLabels,
+    moves.SetLeave,
+    moves.DeleteStore,
+)
+"""Moves whose effect is not fenced by the version of their pod."""
 
 
 class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
@@ -213,7 +224,7 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         if inputs.blocked is not None or inputs.ending is not None:
             return None
         keep = [*kept_configs(ctx, (), inputs.pods), *self._kept_revisions(ctx, inputs)]
-        given = (inputs.log_set.spec, inputs.revision)
+        given = (inputs.log_set.spec, inputs.revision, len(inputs.pods))
         drift = ctx.children.settle(lambda: self._objects(ctx, inputs), given=given, keep=keep)
         if drift.foreign:
             return ctx.wait(
@@ -222,7 +233,8 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift)) if drift else None
 
     def _objects(self, ctx: Context[CNSet], inputs: Inputs) -> Iterator[Object]:
-        yield from _specs(inputs, inputs.cn_set).objects()
+        # A pod's gate is opened later than this is applied: the budget counts a pod before it serves.
+        yield from _specs(inputs, inputs.cn_set).objects(pods=len(inputs.pods))
         # What a revision holds cannot be changed, nor need it be: it is what its pods were made from.
         if ctx.children.find(apps.ControllerRevision, revision_name(inputs.cn_set, inputs.revision)) is None:
             yield revision_of(inputs.cn_set, inputs.revision)
@@ -244,7 +256,7 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         made = snapshot_of(inputs, seen, gave_locks=(), now=now)
         if seen.view is None:
             return made
-        if due(made) or made.scaling is not None or any(one.set_aside for one in made.members):
+        if due(made) or made.scaling is not None or any(_drains(one) for one in made.members):
             asked = [one.uuid for one in made.members]
             seen = await self._around.see(key, dn_set_of(inputs.cn_set), ask=asked)
             given = [one.uuid for one in made.members if one.handed_over]
@@ -288,6 +300,8 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         keeper, key = self._around.keeper, log_set_of(inputs.cn_set)
         assert key is not None
         logs = self._around.pods(LogSet, key)
+        if isinstance(move, _UNFENCED):
+            await unchanged(ctx.client, ctx.key.namespace, inputs.pods, move)
         match move:
             case moves.CreatePod():
                 await self._create(ctx, inputs, move)
@@ -380,6 +394,11 @@ async def _all(steps: Iterable[Awaitable[None]]) -> None:
     for done in await asyncio.gather(*steps, return_exceptions=True):
         if isinstance(done, BaseException):
             raise done
+
+
+def _drains(member: Member) -> bool:
+    """Without having to go by the plan: a person set it aside, or deleted it."""
+    return member.set_aside or (member.pod.terminating and member.draining)
 
 
 def _pod(inputs: Inputs, move: moves.OnStore) -> core.Pod | None:

@@ -9,9 +9,9 @@ from typing import Final
 
 from mooring.actor.verdict import Move, Wait
 from mooring.operators.matrixone.cnset.moves import Drain, HandOver, Stop
-from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
+from mooring.operators.matrixone.cnset.snapshot import PROXIES_LEARN, Member, Snapshot
 
-__all__ = ["GIVES_LOCKS_WITHIN", "leave"]
+__all__ = ["GIVES_LOCKS_WITHIN", "hand_over_in_time", "leave"]
 
 GIVES_LOCKS_WITHIN: Final = 10.0
 """Seconds a store may take to give its lock tables away; as a rule it takes two. A stop without it costs waiting writes 16 s."""
@@ -60,11 +60,28 @@ def _drained(snapshot: Snapshot, member: Member, why: str) -> Move | Wait:
         text = f"{name} drains ({why}); proxies may take {snapshot.min_delay:.0f} s to notice"
         return Wait("Draining", text, after=min(1.0, snapshot.min_delay - for_seconds))
     if member.handed_over is None:
-        return HandOver(pod=name, uid=member.pod.uid, uuid=member.uuid, why=f"{name} has no sessions left")
+        return _hand_over(member)
     waited = (snapshot.now - member.handed_over).total_seconds()
     if member.gave_locks or waited >= GIVES_LOCKS_WITHIN:
         return _stop(member, f"{why}; it is drained")
     return Wait("HandingOver", f"{name} gives its lock tables away", after=0.3)
+
+
+def hand_over_in_time(snapshot: Snapshot, member: Member) -> HandOver | None:
+    """The hand-over of a pod that somebody deleted, once no proxy sends it sessions and none are left.
+
+    Its preStop hook gives it `SWEEP_SECONDS` before its process is told to end, so the drain's least time does not count.
+    """
+    if member.draining_since is None or member.handed_over is not None:
+        return None
+    unused = member.sessions == 0 == member.pipelines
+    for_seconds = (snapshot.now - member.draining_since).total_seconds()
+    return _hand_over(member) if unused and for_seconds >= min(PROXIES_LEARN, snapshot.min_delay) else None
+
+
+def _hand_over(member: Member) -> HandOver:
+    pod = member.pod
+    return HandOver(pod=pod.name, uid=pod.uid, uuid=member.uuid, why=f"{pod.name} has no sessions left")
 
 
 def _too_late(snapshot: Snapshot, member: Member) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mooring.operators.matrixone.cnset.moves import SetGate
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
+from mooring.operators.matrixone.rpc.messages import WorkState
 
 __all__ = ["gate"]
 
@@ -15,6 +16,8 @@ def gate(snapshot: Snapshot, member: Member) -> SetGate | None:
         return None
     pod, store = member.pod, member.store
     state = store.state.name.capitalize() if store is not None else "not registered"
+    if store is not None and store.state is WorkState.WORKING and not serves:
+        state = "not heard"
     return SetGate(
         pod=pod.name,
         uid=pod.uid,

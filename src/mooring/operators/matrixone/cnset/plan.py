@@ -7,7 +7,7 @@ from typing import Final
 
 from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.kube.quantity import parse_quantity
-from mooring.operators.matrixone.cnset.drain import leave
+from mooring.operators.matrixone.cnset.drain import hand_over_in_time, leave
 from mooring.operators.matrixone.cnset.gates import gate
 from mooring.operators.matrixone.cnset.members import due, failed_pod, leaving, revision_for_new, staying
 from mooring.operators.matrixone.cnset.moves import CreatePod, DeleteStore, Drain, SetWorking
@@ -66,13 +66,16 @@ def _forget(snapshot: Snapshot) -> Move | None:
 
 
 def _spare_sessions(snapshot: Snapshot) -> Move | None:
-    """A pod that somebody deleted: while it waits in its preStop hook, the proxies move its sessions away."""
+    """A pod that somebody deleted: while it waits in its preStop hook, the proxies move its sessions and it gives its locks away."""
     for member in snapshot.members:
         store = member.store
-        serves = store is not None and store.state is WorkState.WORKING and store.heard <= HEARD_WITHIN
-        if serves and member.pod.terminating:
+        if not member.pod.terminating or store is None or store.heard > HEARD_WITHIN:
+            continue
+        if store.state is WorkState.WORKING:
             why = f"{member.pod.name} is being deleted"
             return Drain(pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, why=why)
+        if step := hand_over_in_time(snapshot, member):
+            return step
     return None
 
 
@@ -185,7 +188,7 @@ def _mixed(snapshot: Snapshot) -> bool:
 def _not_there(snapshot: Snapshot, member: Member) -> Wait | None:
     pod = member.pod
     if pod.terminating:
-        return Wait("PodsEnding", f"{pod.name} ends", after=2.0)
+        return Wait("PodsEnding", f"{pod.name} ends", after=1.0)
     if member.set_aside or snapshot.serves(member) or (snapshot.pooled and warm(snapshot, member)):
         return None
     if wait := returning(member):

@@ -98,7 +98,7 @@ def _turn(member: Member) -> tuple[bool, datetime]:
 
 def _next(snapshot: Snapshot, member: Member, going: Mapping[str, str]) -> OnStore | None:
     if member.phase in (UNKNOWN, IDLE) and member.pod.name in going:
-        return _go(member, going[member.pod.name]) if _replaced(snapshot, member) else None
+        return _go(member, going[member.pod.name]) if _replaced(snapshot, member, going) else None
     if not snapshot.heard(member):
         return None
     match member.phase:
@@ -177,12 +177,13 @@ def _clean(snapshot: Snapshot, member: Member) -> OnStore | None:
     return _ready(member, "it is drained")
 
 
-def _replaced(snapshot: Snapshot, member: Member) -> bool:
-    """Its successor is ready, or it is one too many, or of no use."""
+def _replaced(snapshot: Snapshot, member: Member, going: Mapping[str, str]) -> bool:
+    """Those that stay are ready, or it is of no use."""
     if snapshot.replicas == 0 or not snapshot.heard(member):
         return True
     there = [one for one in snapshot.alive if one.phase != TERMINATING]
-    return len(there) > snapshot.replicas and all(one.phase != UNKNOWN for one in there)
+    stay = [one for one in there if one.pod.name not in going]
+    return len(there) > snapshot.replicas and all(one.phase != UNKNOWN for one in stay)
 
 
 def _go(member: Member, why: str) -> SetPhase:

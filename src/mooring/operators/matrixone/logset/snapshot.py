@@ -16,6 +16,9 @@ from mooring.operators.workload.rollout import Rollout
 HEARD_WITHIN: Final = 5.0
 """Seconds within which a store that lives is heard; it sends a heartbeat each second."""
 
+WHOLE_SECONDS: Final = 1.0
+"""A container's start is told in whole seconds: it may have begun that much later than it says."""
+
 __all__ = ["HEARD_WITHIN", "Claim", "Member", "Snapshot"]
 
 
@@ -95,4 +98,4 @@ class Snapshot:
         store = self.view.logs.get(member.uuid) if self.view is not None else None
         if store is None or not member.pod.running or member.pod.terminating:
             return False
-        return store.heard <= HEARD_WITHIN and store.heard <= self.age(member)
+        return store.heard <= HEARD_WITHIN and store.heard <= self.age(member) - WHOLE_SECONDS

@@ -13,6 +13,7 @@ from mooring.kube.errors import Conflict, NotFound
 from mooring.kube.objects import core
 from mooring.kube.patches import MergePatch
 from mooring.kube.selectors import EVERYTHING, Selector
+from mooring.operators.matrixone.cnset.fence import SEEN_AFTER
 from mooring.operators.matrixone.cnset.snapshot import PROXIES_LEARN
 from mooring.operators.matrixone.durations import elapsed
 from mooring.operators.matrixone.names import CN_LABELS
@@ -39,8 +40,6 @@ from mooring.operators.matrixone.types import CNClaim, CNClaimSpec
 
 __all__ = ["candidate", "change", "dressing", "given_back"]
 
-SEEN_AFTER: Final = 0.02
-"""Seconds after which this process knows, as a rule, what somebody else changed: claims that come at once want one pod."""
 _OURS: Final = ("matrixorigin.io", "matrixone.cloud", "mooring.dev")
 """Domains of labels by which pods are found and owned: a claim cannot set them."""
 

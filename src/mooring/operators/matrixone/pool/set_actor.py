@@ -23,6 +23,7 @@ from mooring.kube.errors import AlreadyExists, Conflict, NotFound
 from mooring.kube.object import owner_reference, to_dict
 from mooring.kube.objects import meta
 from mooring.kube.patches import MergePatch
+from mooring.operators.matrixone.cnset.fence import SEEN_AFTER
 from mooring.operators.matrixone.conditions import is_true, with_synced
 from mooring.operators.matrixone.pool.labels import CLAIM_SET, POD_UID
 from mooring.operators.matrixone.pool.replicas import (
@@ -136,8 +137,10 @@ class ClaimSetActor(Planned[CNClaimSet, Inputs, SetSnapshot]):
         """Carry out a move."""
         namespace = ctx.key.namespace
         try:
+            await ctx.client.confirm(inputs.owner)  # how many claims are declared now, not in a late cache
             match move:
                 case CreateClaim(claim=name):
+                    await self._all_seen(ctx, inputs)
                     await ctx.client.ensure(_made(inputs, name))
                 case DeleteClaim(claim=name, uid=uid, version=version):
                     await ctx.client.delete(
@@ -152,6 +155,14 @@ class ClaimSetActor(Planned[CNClaimSet, Inputs, SetSnapshot]):
                     await ctx.client.patch(CNClaim, name, MergePatch(body), namespace=namespace)
         except (Conflict, NotFound, AlreadyExists) as error:
             raise StepFailed(f"{move.why}: the claims changed meanwhile") from error
+
+    async def _all_seen(self, ctx: Context[CNClaimSet], inputs: Inputs) -> None:
+        """Raises `StepFailed` where there are other claims than were seen: one more would be one too many."""
+        found = await self._around.live.list(
+            CNClaim, namespace=ctx.key.namespace, label_selector=f"{CLAIM_SET}={ctx.key.name}"
+        )
+        if {one.metadata.uid for one in found.items} != {one.metadata.uid for one in inputs.claims}:
+            raise StepFailed("the claims changed meanwhile", after=SEEN_AFTER)
 
 
 def _living(inputs: Inputs) -> list[CNClaim]:

@@ -56,6 +56,8 @@ class ClusterSpecs:
         self.namespace = cluster.metadata.namespace or ""
         self.credential = credential or f"{self.name}-credential"
         """The Secret with the first SQL user."""
+        self.metrics = f"{self.name}-metric"
+        """The Secret with the SQL user that reads the metrics."""
 
     def sets(self) -> list[Object]:
         """All sets, in the order in which they start."""

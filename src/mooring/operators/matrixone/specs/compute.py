@@ -90,13 +90,17 @@ class CNSpecs:
         """Sessions are moved away before a pod is stopped."""
         return bool(self._spec.scaling_config and self._spec.scaling_config.store_drain_enabled)
 
-    def objects(self) -> list[Object]:
-        """Everything but pods and claims, in the order in which it is made."""
+    def objects(self, *, pods: int = 0) -> list[Object]:
+        """Everything but pods and claims, in the order in which it is made; ``pods`` is how many pods there are.
+
+        Evictions leave all of them to the planner. A budget without unavailable pods would count from the declared number,
+        and let one go as soon as its successor serves, with the sessions that it has.
+        """
         return [
             self.headless(),
             self.service(),
             self.config(),
-            budget(self._owner, self.names.main, unavailable=0),
+            budget(self._owner, self.names.main, available=max(self._spec.replicas or 0, pods)),
         ]
 
     def headless(self) -> core.Service:

@@ -204,12 +204,16 @@ def metric_service(owner: Object, spec: PodSet, name: str) -> core.Service:
     )
 
 
-def budget(owner: Object, name: str, *, unavailable: int) -> policy.PodDisruptionBudget:
-    """How many pods evictions may take at once; 0 leaves it to the planner."""
+def budget(
+    owner: Object, name: str, *, unavailable: int | None = None, available: int | None = None
+) -> policy.PodDisruptionBudget:
+    """How many pods evictions may take at once, or how many they have to leave."""
     return policy.PodDisruptionBudget(
         metadata=metadata(owner, name),
         spec=policy.PodDisruptionBudgetSpec(
-            max_unavailable=unavailable, selector=meta.LabelSelector(match_labels=labels_of(owner))
+            max_unavailable=unavailable,
+            min_available=available,
+            selector=meta.LabelSelector(match_labels=labels_of(owner)),
         ),
     )
 

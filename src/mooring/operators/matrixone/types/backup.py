@@ -99,6 +99,14 @@ class BackupJobSpec(Part, frozen=True, kw_only=True):
         JobSchedule | None,
         F("Not one backup but one BackupJob for each run, called after this one. Ours."),
     ] = None
+    image: Annotated[
+        str | None,
+        F(
+            "A tool that writes the backup in place of the server's statement, such as upstream's mo_br. overlay.command and "
+            "args call it. Ours.",
+            max_length=500,
+        ),
+    ] = None
     incremental_from: Annotated[
         str | None,
         F(

@@ -8,7 +8,6 @@ import argparse
 import asyncio
 import base64
 import contextlib
-import os
 import shutil
 import signal
 import ssl
@@ -22,7 +21,7 @@ import structlog
 from aiohttp import web
 
 from mooring.cache.clock import Clock, SystemClock
-from mooring.objectstore import ObjectStoreError, Target, mounted_secrets, open_store
+from mooring.objectstore import ObjectStoreError, Target, leave, mounted_secrets, open_store
 from mooring.operators.backup.agent import Result, failure, read_manifest
 from mooring.operators.backup.layout import backups_prefix
 from mooring.operators.backup.manifest import ManifestError
@@ -82,11 +81,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.command == "fetch":
         result = asyncio.run(_fetch(options))
         options.report.write_bytes(result.encoded())
-        os._exit(0 if result.ok else 1)
+        leave(0 if result.ok else 1)
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(_archive(options))
-    # Threads of obstore that are still busy would abort the interpreter's end.
-    os._exit(0)
+    leave(0)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:

@@ -34,6 +34,11 @@ fact innodb_page_size "$page"
 fact innodb_data_file_path "$file"
 volume=${{DATA_DIR:-/var/lib/mysql}}
 {SQUEEZE}
+# Of two positions the later one in each domain.
+later() {{
+  printf '%s,%s' "$1" "$2" | tr ',' '\n' | sed '/^$/d' | LC_ALL=C sort -t- -k1,1n -k3,3nr | LC_ALL=C sort -s -u -t- -k1,1n |
+    tr '\n' ',' | sed 's/,$//'
+}}
 take_mariadb() {{
   program=$(command -v mariadb-backup || command -v mariabackup) ||
     fail "the image has no mariadb-backup; correct spec.image of the cluster, or set spec.method: Logical"
@@ -57,9 +62,19 @@ take_mariadb() {{
     }}
   done
   grep -q 'completed OK' "$scratch/errors" || fail "mariadb-backup of $HOST did not say that it is complete"
-  grep -q 'GTID of the last change' "$scratch"/known/*_info || [ -z "$(at 'SELECT @@GLOBAL.gtid_binlog_pos')" ] ||
+  known=$(cat "$scratch"/known/*_info | tr -d '\n')
+  applied=$(printf '%s\n' "$known" | sed -n -e "s/.*GTID of the last change '\([^']*\)'.*/\1/p")
+  # A replica counts a transaction as applied a moment after its commit: the files may hold more than mariadb-backup says.
+  # The place in the binary log is exact, but a replica that was made of a copy has nothing of older domains there.
+  place=$(printf '%s\n' "$known" | sed -n -e "s/.*binlog_pos = filename \('[^']*'\), position '\([0-9]*\)'.*/\1, \2/p")
+  logged=
+  if [ -n "$place" ]; then
+    logged=$(at "SELECT COALESCE(BINLOG_GTID_POS($place), 'gone')") || logged=gone
+    [ "$logged" != gone ] || fail "$HOST has purged the binary log of the backup's position, $place; keep binary logs longer"
+  fi
+  position=$(later "$applied" "$logged")
+  [ -n "$position" ] || [ -z "$(at 'SELECT @@GLOBAL.gtid_binlog_pos')" ] ||
     fail "mariadb-backup of $HOST names no GTID position; use the mariadb-backup of the server's version"
-  position=$(cat "$scratch"/known/*_info | tr -d '\n' | sed -n -e "s/.*GTID of the last change '\([^']*\)'.*/\1/p")
 }}
 
 local_ask() {{ "$client" --defaults-file="$login" --socket="$scratch/server.sock" --ssl-mode=DISABLED -N -B "$@"; }}

@@ -115,13 +115,16 @@ def _group(spec: RedisBackupSpec | None) -> str:
 
 def register_backups(
     manager: Manager,
-    backups: RedisBackupActor,
-    schedules: RedisBackupScheduleActor,
+    backup: type[RedisBackupActor],
+    schedule: type[RedisBackupScheduleActor],
     *,
-    namespaces: Sequence[str] = (),
-    workers: int = 8,
+    scope: str,
+    namespaces: Sequence[str],
+    workers: int,
 ) -> None:
     """Put the actors of backups of one kind of cluster onto a manager."""
+    backups = backup(manager, scope=scope, namespaces=namespaces)
+    schedules = schedule(manager, scope=scope, namespaces=namespaces)
     run_actor(backups, manager, namespaces=namespaces, workers=workers)
     run_actor(schedules, manager, namespaces=namespaces, workers=workers)
     backups.scoped.serve()

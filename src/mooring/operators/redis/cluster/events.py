@@ -10,12 +10,13 @@ from typing import Final
 
 from mooring.actor import Note
 from mooring.operators.backup.restore_rules import Settle, noted
-from mooring.operators.redis.cluster import moves, passwords
+from mooring.operators.redis.cluster import moves
 from mooring.operators.redis.cluster.retries import slots_failed
 from mooring.operators.redis.cluster.scale import newcomers
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.status import CHANGING, STRANGER, stage_of
 from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan
+from mooring.operators.redis.passwords.moves import PublishPassword, SwitchPassword
 from mooring.operators.workload.autoscale import CONTESTED
 
 __all__ = ["DATA_LOST", "of_beginning", "of_change", "of_deletion", "of_failure", "of_move"]
@@ -60,7 +61,7 @@ def of_move(move: moves.Move, snapshot: Snapshot) -> list[Note]:
         return [Note(reason=DATA_LOST, message=move.lost, warning=True)]
     if isinstance(move, Settle):
         return [noted(move)]
-    if isinstance(move, passwords.Publish | passwords.Switch):
+    if isinstance(move, PublishPassword | SwitchPassword):
         return [Note(reason="PasswordChanged", message=move.why)]
     if isinstance(move, moves.Record) and move.autoscale is not None:
         stands = move.autoscale.reason == CONTESTED

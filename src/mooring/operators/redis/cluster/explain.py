@@ -8,7 +8,7 @@ from typing import Any
 from mooring.kube.client import Client
 from mooring.operators.redis.cluster.slots import show
 from mooring.operators.redis.cluster.topology import Seen
-from mooring.operators.workload.explain import autoscaling, filling, password, rolls
+from mooring.operators.workload.explain import autoscaling, filling
 
 __all__ = ["explain", "lines", "policy", "seen"]
 
@@ -19,8 +19,7 @@ async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:
 
 
 def lines(status: Mapping[str, Any]) -> Iterator[str]:
-    """Roll-outs, moves of slots, steps that fail, the password change, nodes not in service, and data that was lost."""
-    yield from rolls(status)
+    """Moves of slots, steps that fail, load, volumes, nodes not in service, and data that was lost."""
     if plan := status.get("slotPlan"):
         left = f", {plan['secondsLeft']} s left" if plan.get("secondsLeft") is not None else ""
         done = f"{plan.get('moved', 0)} of {plan.get('total')} slots"
@@ -28,7 +27,6 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     if retry := status.get("retry"):
         yield f"{retry.get('step')} fails since {retry.get('since')}: {retry.get('message')}"
     yield from autoscaling(status)
-    yield from password(status)
     yield from filling(status)
     # HarmonyCloud's conditions are one for each redis node.
     for one in status.get("conditions") or ():

@@ -230,12 +230,13 @@ def read_inputs(
     *,
     zones: Mapping[str, str] | None = None,
     unknown: tuple[str, ...] = (),
+    hindrance: Wait | None = None,
     restore: Look | None = None,
     now: datetime,
 ) -> Inputs:
     """All of it from the objects `references` names; a wrong declaration is in ``blocked``.
 
-    ``zones`` are those of the nodes, by name, where nodes may be read. ``now`` is what certificates are renewed by.
+    ``zones`` are those of the nodes, by name, where nodes may be read. ``hindrance`` is what is in the way of child objects. ``now`` is what certificates are renewed by.
     """
     spec, names = cluster.spec or RedisClusterSpec(), Names(cluster.metadata.name or "")
     live = around.find(apps.StatefulSet, names.cluster)
@@ -258,6 +259,7 @@ def read_inputs(
         orders = Orders(replicas=size_of(spec, status))
     pods = tuple(around.pods)
     tls, no_tls = _certificates(cluster, around, live, now)
+    held = Blocked(reason=hindrance.reason, message=hindrance.message) if hindrance is not None else None
     return Inputs(
         cluster=cluster,
         status=status,
@@ -283,7 +285,7 @@ def read_inputs(
         orders=orders,
         pods=pods,
         places={one.metadata.name or "": _place(one, zones or {}) for one in pods},
-        blocked=blocked or no_tls,
+        blocked=blocked or no_tls or held,
         unknown=unknown,
         claims=tuple(around.claims.values()),
         restore=restore,

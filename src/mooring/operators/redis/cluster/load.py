@@ -50,7 +50,7 @@ def ownership(snapshot: Snapshot) -> Record | None:
         after = contested(owner, "spec.replicas")
         return Record(autoscale=after, why=after.message or "")
     if stands and not owner:
-        return Record(drop_autoscale=True, why="spec.replicas is nobody else's any more")
+        return Record(drop_autoscale=True, why="no autoscaler sets spec.replicas any more")
     return None
 
 

@@ -13,12 +13,12 @@ from mooring.operators.redis.cluster.moves import (
     Record,
     Verdict,
     Wait,
-    WriteTemplate,
 )
-from mooring.operators.redis.cluster.roll import outdated, pending, replaced, turn_back
+from mooring.operators.redis.cluster.roll import next_pod, turn_back
 from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
 from mooring.operators.redis.cluster.stuck import pods_starting, troubles
 from mooring.operators.redis.cluster.topology import Node
+from mooring.operators.workload import rollout
 
 __all__ = ["leader_of", "pair"]
 
@@ -74,18 +74,10 @@ def _roll(snapshot: Snapshot, leader: Node, replica: Node) -> Verdict | None:
         return Wait(reason="PodsStarting", message=f"the pod of {replica.name} is being deleted", after=0.5)
     if leaving is leader:
         return _hand_over(leader, replica, why=f"the pod of {leader.name} is being deleted")
-    if snapshot.wanted.stale_template:
-        return WriteTemplate(component="redis", why="the declared pods differ from those that run")
-    if verdict := pending(snapshot):
-        return verdict
-    if not snapshot.wanted.rolls or not snapshot.wanted.revision:
-        return None
-    old = [one for one in (replica, leader) if outdated(snapshot, one)]
-    if not old:
-        return None
-    if old[0] is replica:
-        return replaced(snapshot, replica)
-    return _hand_over(leader, replica, why=f"{leader.name} must be recreated")
+    verdict = next_pod(snapshot, [leader, replica], leading=[leader.name])
+    if isinstance(verdict, rollout.HandOver):
+        return _hand_over(leader, replica, why=f"{leader.name} must be recreated")
+    return verdict
 
 
 def _hand_over(leader: Node, replica: Node, *, why: str) -> HandOver:

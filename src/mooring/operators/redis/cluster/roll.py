@@ -1,55 +1,36 @@
-"""New pods, one shard at a time: replicas first, masters after they handed over. Pure rules.
+"""New pods, one shard at a time: what `workload.rollout` needs to know about Redis Cluster. Pure rules.
 
-Only a cluster in which everything is in order gets here, so the first pod that does not come up well stops it.
+Replicas are recreated first, masters after they handed over. Only a cluster in which everything is in order gets here, so
+the first pod that does not come up well stops it. What other operators record of a roll-out is derived: the last good
+template is the one that most servers run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mooring.operators.redis.cluster.moves import (
-    DeletePod,
-    RestoreTemplate,
-    Verdict,
-    Wait,
-    WriteTemplate,
-)
+from mooring.operators.redis.cluster.moves import DeletePod, Verdict, Wait
 from mooring.operators.redis.cluster.slots import ALL
-from mooring.operators.workload.rollout import needs_restart
+from mooring.operators.workload.rollout import COMES_UP_WITHIN, HandOver, Roll, Rollout, SetState
 from mooring.operators.workload.trouble import MAY_PASS, hopeless
 
 if TYPE_CHECKING:
     from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Node
 
-__all__ = ["delete", "hangs", "outdated", "pending", "replace_stuck_pod", "replaced", "roll", "turn_back"]
+__all__ = ["delete", "hangs", "next_pod", "replace_stuck_pod", "roll", "turn_back"]
 
-COMES_UP_WITHIN: Final = timedelta(minutes=10)
-"""How long a pod may take to run."""
+_DECLARED: Final = "declared"
+"""Stands for the digest of the declaration."""
 
 
 def delete(node: Node, *, why: str) -> DeletePod:
     """Delete a node's pod, as it was seen."""
     return DeletePod(component="redis", pod=node.name, uid=node.pod.uid, version=node.pod.version, why=why)
-
-
-def outdated(snapshot: Snapshot, node: Node) -> bool:
-    """Its pod has another template than the present one, or a volume needs it to restart."""
-    current = node.pod.revision in ("", snapshot.wanted.revision)
-    return not current or needs_restart(node.pod, snapshot.now)
-
-
-def replaced(snapshot: Snapshot, node: Node) -> Verdict:
-    """Delete the pod of a replica that is outdated, once it can end."""
-    if node.server is not None and node.server.rewriting:
-        text = f"{node.name} writes its append-only file, and cannot be stopped until it is done"
-        return Wait(reason="RollWaiting", message=text, after=0.5)
-    older = node.pod.revision != snapshot.wanted.revision
-    why = "runs an older template" if older else "restarts, so that its volume is enlarged"
-    return delete(node, why=f"{node.name} {why}")
 
 
 def turn_back(snapshot: Snapshot) -> Verdict | None:
@@ -63,24 +44,48 @@ def turn_back(snapshot: Snapshot) -> Verdict | None:
         return verdict
     if snapshot.wanted.stale_template:
         return None
-    for one in hanging:
-        if one.pod.revision != snapshot.wanted.revision:
-            continue
-        serving = Counter(
-            other.pod.revision
-            for other in snapshot.seen.nodes
-            if other.server is not None and other.pod.revision not in ("", snapshot.wanted.revision)
-        )
-        if serving:
-            revision, _ = serving.most_common(1)[0]
-            why = f"{one.name} did not come up ({one.pod.trouble or one.error}), and the last good template is restored"
-            return RestoreTemplate(component="redis", revision=revision, inputs="restored", why=why)
-    return None
+    return _rollout(snapshot, (), failed=_last_good(snapshot, hanging)).begin()
+
+
+def _last_good(snapshot: Snapshot, hanging: Sequence[Node]) -> Roll | None:
+    """The failed roll-out, and the template that most servers run; ``None`` without either."""
+    revision = snapshot.wanted.revision
+    failed = next((one for one in hanging if one.pod.revision == revision), None)
+    serving = Counter(
+        one.pod.revision
+        for one in snapshot.seen.nodes
+        if one.server is not None and one.pod.revision not in ("", revision)
+    )
+    if failed is None or not serving:
+        return None
+    good, _ = serving.most_common(1)[0]
+    reason = failed.pod.trouble or failed.error
+    return Roll(inputs=_DECLARED, good="restored", revision=good, pod=failed.name, reason=reason)
+
+
+def _rollout(snapshot: Snapshot, nodes: Sequence[Node], *, failed: Roll | None = None) -> Rollout:
+    wanted = snapshot.wanted
+    known = Roll(inputs=_DECLARED) if wanted.stale_template else failed
+    state = SetState(
+        replicas=wanted.pods,
+        update_revision=wanted.revision,
+        current=not wanted.stale_template,
+        inputs="" if wanted.stale_template else _DECLARED,
+        asked=_DECLARED,
+    )
+    return Rollout(
+        component="redis",
+        state=state,
+        # A server that answers has come up, whatever the containers beside it do.
+        pods=[replace(one.pod, trouble="") for one in nodes],
+        rolls={"redis": known} if known is not None else {},
+        now=snapshot.now,
+    )
 
 
 def replace_stuck_pod(snapshot: Snapshot, hanging: Sequence[Node]) -> Verdict | None:
     """Recreate stuck pods of an older template, whatever the update strategy: they serve no traffic."""
-    if hanging and (verdict := pending(snapshot)):
+    if hanging and (verdict := _pending(snapshot)):
         return verdict
     for one in hanging:
         if one.pod.revision != snapshot.wanted.revision != "" and not _irreplaceable(snapshot, one):
@@ -108,13 +113,13 @@ def hangs(snapshot: Snapshot, node: Node) -> bool:
     pod = node.pod
     if node.server is not None or node.gate is not None or pod.terminating or not pod.revision:
         return False
-    age = snapshot.now - pod.created if pod.created else timedelta()
-    if hopeless(pod.trouble, age=age.total_seconds()):
+    age = (snapshot.now - pod.created if pod.created else timedelta()).total_seconds()
+    if hopeless(pod.trouble, age=age):
         return True
     return pod.trouble not in MAY_PASS and not pod.running and age > COMES_UP_WITHIN
 
 
-def pending(snapshot: Snapshot) -> Wait | None:
+def _pending(snapshot: Snapshot) -> Wait | None:
     """Wait until the newest revision is known: by the one before, all pods would look current."""
     if not snapshot.wanted.pending:
         return None
@@ -127,24 +132,11 @@ def pending(snapshot: Snapshot) -> Wait | None:
 
 def roll(snapshot: Snapshot) -> Verdict | None:
     """The next pod to recreate, if any."""
-    if snapshot.wanted.stale_template:
-        return WriteTemplate(component="redis", why="the declared pods differ from those that run")
-    if verdict := pending(snapshot):
+    masters = [one.name for one in snapshot.seen.live if not one.master]
+    verdict = next_pod(snapshot, [one.node for one in snapshot.seen.live], leading=masters)
+    if not isinstance(verdict, HandOver):
         return verdict
-    if not snapshot.wanted.rolls or not snapshot.wanted.revision:
-        return None
-    old = [one for one in snapshot.seen.live if outdated(snapshot, one.node)]
-    if not old:
-        return None
-    if leaving := next((one.name for one in old if one.node.pod.terminating), ""):
-        return Wait(
-            reason="PodEnding", message=f"{leaving} is being deleted and will be recreated", after=0.5
-        )
-    replicas = [one for one in old if one.master]
-    if replicas:
-        last = max(replicas, key=lambda one: one.node.pod.ordinal)
-        return replaced(snapshot, last.node)
-    master = max(old, key=lambda one: one.node.pod.ordinal)
+    master = next(one for one in snapshot.seen.live if one.name == verdict.pod)
     heirs = snapshot.seen.replicas_of(master.id)
     if not heirs:
         return Wait(
@@ -155,3 +147,23 @@ def roll(snapshot: Snapshot) -> Verdict | None:
         )
     best = max(heirs, key=lambda one: one.server.offset)
     return snapshot.promote(best, "", why=f"{master.name} must be recreated")
+
+
+def next_pod(
+    snapshot: Snapshot, nodes: Sequence[Node], *, leading: Collection[str]
+) -> Verdict | HandOver | None:
+    """Write the template, or recreate the next pod of these nodes; of those that lead, which has to hand over."""
+    rollout = _rollout(snapshot, nodes)
+    if verdict := rollout.begin() or _pending(snapshot):
+        return verdict
+    if not snapshot.wanted.rolls:
+        return None
+    if leaving := next((one.name for one in rollout.old if one.terminating), ""):
+        text = f"{leaving} is being deleted and will be recreated"
+        return Wait(reason="PodEnding", message=text, after=0.5)
+    step = rollout.advance(leading=leading)
+    rewriting = {one.name for one in nodes if one.server is not None and one.server.rewriting}
+    if isinstance(step, DeletePod) and step.pod in rewriting:
+        text = f"{step.pod} writes its append-only file, and cannot be stopped until it is done"
+        return Wait(reason="RollWaiting", message=text, after=0.5)
+    return step

@@ -26,7 +26,7 @@ from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Orders, Specs
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
 from mooring.operators.redis.dial import Dial
-from mooring.operators.redis.passwords import logins
+from mooring.operators.redis.passwords.seen import logins
 from mooring.operators.workload.saved import Form, NotDecided
 from mooring.operators.workload.surroundings import read_surroundings
 from mooring.operators.workload.upgrade import Planned, compare

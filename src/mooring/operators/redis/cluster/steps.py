@@ -30,19 +30,20 @@ from mooring.operators.redis.cluster.moves import (
     Target,
     Unfollow,
 )
-from mooring.operators.redis.cluster.passwords import (
-    Add,
-    Only,
-    PasswordMove,
-    Present,
-    ServerAuth,
-    Switch,
-)
 from mooring.operators.redis.cluster.slots import Slots, each
 from mooring.operators.redis.cluster.topology import SILENCE, UNHEARD, Peer, outranked, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.info import pairs, parse_info
-from mooring.operators.redis.passwords import logins, quoted, take_only
+from mooring.operators.redis.passwords.moves import (
+    AddPassword,
+    PasswordMove,
+    PresentPassword,
+    ServerAuth,
+    SetPassword,
+    SwitchPassword,
+)
+from mooring.operators.redis.passwords.seen import logins
+from mooring.operators.redis.passwords.steps import change_password
 from mooring.operators.redis.tls import shown_leaf
 from mooring.operators.redis.users.held import Access
 from mooring.operators.redis.users.moves import UsersDone, UsersMove
@@ -64,8 +65,8 @@ REFUSED: Final = 10000
 """Added to the replicas that a master demands for a write, before 6.2, while it is to take none."""
 _POD: Final = Pod(name="", ordinal=0)
 _HANDLED: Final = (
-    *(Add, Attach, Claim, Expel, Follow, Forget, HandOver, Meet, MoveSlots, Only, Present, Promote, Release),
-    *(ReadCertificates, Retire, Settle, Switch, Unfollow),
+    *(Attach, Claim, Expel, Follow, Forget, HandOver, Meet, MoveSlots, Promote, ReadCertificates, Release),
+    *(Retire, Settle, Unfollow, AddPassword, PresentPassword, SetPassword, SwitchPassword),
 )
 
 
@@ -134,7 +135,7 @@ class Steps:
             case ReadCertificates():
                 await _each([self._read_certificates(target, move) for target in move.targets])
             case PasswordMove():
-                await asyncio.gather(*(self._change_password(move, one) for one in move.targets))
+                await _each([self._change_password(move, one) for one in move.targets])
             case _:
                 raise StepFailed(f"{move.name} is no step of a server")
 
@@ -142,38 +143,25 @@ class Steps:
         """CONFIG SET of the files; a pod's files follow the Secret within about a minute."""
         late = f"{target.name} has not received the new certificate yet"
         try:
-            async with self._dial.link(target.address, password=logins(self._kept)) as link:
+            async with self._link(target) as link:
                 await link.call("CONFIG", "SET", "tls-ca-cert-file", f"/mooring/tls/{move.authority}")
                 await link.call("CONFIG", "SET", "tls-cert-file", "/mooring/tls/tls.crt")
         except Refused as error:
             raise StepFailed(late) from error
         # A connection shows the certificate that it began with.
-        async with self._dial.link(target.address, password=logins(self._kept)) as link:
+        async with self._link(target) as link:
             if shown_leaf(link.certificate) != move.leaf:
                 raise StepFailed(late)
 
-    async def _change_password(self, move: PasswordMove, target: ServerAuth) -> None:
-        kept = self._kept
-        newest = kept.password if kept.next is None else kept.next
-        async with self._dial.link(target.address, password=logins(kept)) as link:
-            match move:
-                case Add():
-                    both = dict.fromkeys(text for text in (kept.password, newest) if text)
-                    await link.call("ACL", "SETUSER", "default", *(f">{text}" for text in both))
-                case Present():
-                    await link.call("CONFIG", "SET", "masterauth", newest)
-                case Switch():
-                    inline = bool(newest) and capabilities(target.version).inline_auth
-                    if not self._access.held.presents:
-                        await link.call("CONFIG", "SET", "masterauth", quoted(newest) if inline else newest)
-                    await take_only(link, newest, two=target.auth.two)
-                case Only():
-                    await take_only(link, newest, two=target.auth.two)
+    async def _change_password(self, move: PasswordMove, server: ServerAuth) -> None:
+        async with self._link(server.target) as link:
+            account = self._access.held.presents
+            await change_password(link, move, server, kept=self._kept, account=account)
 
     @asynccontextmanager
     async def _link(self, target: Target) -> AsyncIterator[Link]:
         """A link to exactly this node: an address may belong to somebody else by now."""
-        async with self._dial.link(target.address, password=self._password) as link:
+        async with self._dial.link(target.address, password=logins(self._kept)) as link:
             if target.id:
                 found = await link.call("CLUSTER", "MYID")
                 if found != target.id:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from mooring.actor import Context, Outcome, Wait, differs
 from mooring.kube.object import controller_of
 from mooring.kube.objects import apps, core
+from mooring.operators.redis.cluster.effects import apply
 from mooring.operators.redis.cluster.inputs import Inputs
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.pair import leader_of
@@ -23,7 +24,6 @@ from mooring.operators.redis.cluster.slots import ALL
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Specs
 from mooring.operators.redis.cluster.types import RedisCluster, status_of
-from mooring.operators.redis.cluster.writes import apply
 from mooring.operators.workload.adoption import (
     has_labels,
     label_pods,
@@ -34,10 +34,11 @@ from mooring.operators.workload.adoption import (
     select_only,
     stop_rolling,
 )
+from mooring.operators.workload.hindrances import RENAME
 from mooring.operators.workload.pods import main_container
 from mooring.runtime import Manager
 
-__all__ = ["LOCKS", "RENAME", "Takeover", "refusal"]
+__all__ = ["LOCKS", "Takeover", "refusal"]
 
 LOCKS: Final = ("middleware-operator-manager", "3a49403d.hc.cn")
 """Names of the locks by which its operator is elected, of 2019 (Endpoints by default) and of 2021 (a ConfigMap)."""
@@ -46,9 +47,6 @@ LOOK_AT_REFUSED: Final = 5.0
 AFTER_LABELS: Final = 0.2
 """Seconds for the cache to hear of pods that have our labels."""
 
-
-RENAME: Final = "rename the cluster, or delete that object"
-"""The remedy where a name belongs to another owner."""
 Given = Callable[[Context[RedisCluster], Sequence[core.Pod]], Inputs]
 """The inputs of a cluster whose pods are these."""
 Look = Callable[[Context[RedisCluster], Inputs], Awaitable[Snapshot]]

@@ -21,7 +21,7 @@ from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import ALL, Slots, span
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, pairs, parse_info, rewriting
-from mooring.operators.redis.passwords import ASKED, Auth, told_auth
+from mooring.operators.redis.passwords.seen import ASKED, Auth, told_auth
 from mooring.operators.redis.tls import shown_leaf
 from mooring.operators.redis.users import seen as seen_users
 from mooring.operators.redis.users.held import Access

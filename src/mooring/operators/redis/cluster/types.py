@@ -221,7 +221,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
         F(
             "Count: masters get equal numbers of slots when nodes come or go. Size: slots move also at rest, where one "
             "master holds far more data than the others. Default: Count.",
-            max_length=64,
+            enum=(BY_COUNT, BY_SIZE),
         ),
     ] = None
     key_report: Annotated[
@@ -389,7 +389,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     last_data_loss: Annotated[DataLoss | None, F("What was lost with all pods of the cluster.")] = None
     users: Annotated[dict[str, UserResult] | None, F("What became of each declared user.")] = None
     other_users: Annotated[
-        list[str] | None, F("Users of servers that nobody declared; they are left alone.")
+        list[str] | None, F("Users that the servers have and the spec does not; they are left alone.")
     ] = None
     restore: Annotated[RestoreStatus | None, F("How the cluster got its first data.")] = None
     volumes: Annotated[list[VolumeStatus] | None, F("Claims that do not have the declared size.")] = None

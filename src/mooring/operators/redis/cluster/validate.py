@@ -35,7 +35,7 @@ from mooring.operators.redis.cluster.types import (
     rate_of,
     volumes_of,
 )
-from mooring.operators.redis.passwords import unusable
+from mooring.operators.redis.passwords.seen import unusable
 from mooring.operators.redis.tls import OLDEST
 from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version

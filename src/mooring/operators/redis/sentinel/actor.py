@@ -7,17 +7,15 @@ Every decision is in `plan`, every object in `specs`, every effect in `steps` an
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
-from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Terminal, Verdict, Wait, run_actor
-from mooring.kube.object import Key
+from mooring.actor import Context, Move, Outcome, Report, Terminal, Verdict, Wait
 from mooring.kube.objects import apps, core, networking, policy
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.dial import Dial
+from mooring.operators.redis.passwords.moves import PasswordMove, PublishPassword, StagePassword
 from mooring.operators.redis.sentinel import effects
 from mooring.operators.redis.sentinel.backup import SentinelBackupActor, SentinelScheduleActor
 from mooring.operators.redis.sentinel.events import loses_all, refusal
@@ -31,7 +29,7 @@ from mooring.operators.redis.sentinel.inputs import (
 )
 from mooring.operators.redis.sentinel.listen import Listener
 from mooring.operators.redis.sentinel.metrics import Metrics
-from mooring.operators.redis.sentinel.moves import DatabaseMove, Done, PublishPassword, Record, UsersMove
+from mooring.operators.redis.sentinel.moves import DatabaseMove, Done, Record, UsersMove
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.sentinel.plan import decide
 from mooring.operators.redis.sentinel.restore import SentinelRestores
@@ -41,12 +39,9 @@ from mooring.operators.redis.sentinel.steps import Steps
 from mooring.operators.redis.sentinel.takeover import Predecessor, left_to
 from mooring.operators.redis.sentinel.topology import Topology
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, spec_of
-from mooring.operators.workload.growing import Growing
-from mooring.operators.workload.index import ClusterIndex, keys_of
-from mooring.operators.workload.scope import Scoped
-from mooring.operators.workload.surroundings import Surroundings
+from mooring.operators.workload import actor as workload
+from mooring.operators.workload.actor import DatabaseActor
 from mooring.operators.workload.unknown_fields import UnknownFields
-from mooring.operators.workload.volumes import Refusals
 from mooring.runtime import Manager
 
 __all__ = ["NAME", "SentinelActor", "register"]
@@ -54,7 +49,7 @@ __all__ = ["NAME", "SentinelActor", "register"]
 NAME = "redis-sentinel"
 
 
-class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
+class SentinelActor(DatabaseActor[RedisCluster, Inputs, Snapshot]):
     """Observes one RedisCluster and acts upon it."""
 
     kind = RedisCluster
@@ -68,46 +63,21 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
     )
     owns_by_metadata = (core.Secret,)
     dependencies = DEPENDENCIES
+    selector = MANAGED_SELECTOR
+    cluster_of = staticmethod(cluster_of)
+    container = "redis"
+    path = "/data"
+    annotation = SCOPE_ANNOTATION
 
     def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
-        self._manager = manager
-        self.scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope, annotation=SCOPE_ANNOTATION)
-        self._unknown = UnknownFields(manager, RedisClusterSpec)
+        super().__init__(manager, scope=scope, namespaces=namespaces)
+        self._unknown = self.measuring(UnknownFields(manager, RedisClusterSpec))
         self._predecessor = Predecessor(manager.client.live, manager.clock, namespaced=bool(namespaces))
-        index = partial(
-            ClusterIndex, manager, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces
-        )
-        self._pods: ClusterIndex[core.Pod] = index(core.Pod)
-        self._claims: ClusterIndex[core.PersistentVolumeClaim] = index(core.PersistentVolumeClaim)
-        self.wake: Callable[[Key], None] = lambda key: None
-        """Brings the next pass over a cluster forward."""
-        self.listener = Listener(lambda key: self.wake(key), self._dial)
-        self._metrics = Metrics(manager)
-        self._refusals = Refusals()
-        self.growing = Growing(
-            manager, operator=NAME, container="redis", path="/data", wake=lambda key: self.wake(key)
-        )
-        self.related = [
-            Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
-            for kind in (core.Pod, core.PersistentVolumeClaim)
-        ]
+        self._listener = self.measuring(Listener(lambda key: self.wake(key), self._dial))
+        self._metrics = self.measuring(Metrics(manager))
         self._restores = SentinelRestores(manager, self.name, namespaces=namespaces)
         self.related += self._restores.related
-
-    def manages(self, obj: RedisCluster) -> bool:
-        """By scope; what another process manages is left alone."""
-        ours = self.scoped.manages(obj)
-        if not ours:
-            self.forget(Key(obj.metadata.namespace or "", obj.metadata.name or ""))
-        return ours
-
-    def forget(self, key: Key) -> None:
-        """Drop the metric and the subscriptions."""
-        self.listener.forget(key)
-        self._unknown.forget(key)
-        self._refusals.clear(key)
-        self.growing.forget(key)
-        self._metrics.forget(key)
+        self.serves["listener"] = self._listener.run
 
     # --- one pass ------------------------------------------------------------------------------------------
 
@@ -120,17 +90,14 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
 
     async def inputs(self, ctx: Context[RedisCluster]) -> Inputs | Outcome:
         """The declaration and the objects around it, from the caches; the Secrets it names are read."""
-        for name in secret_names(ctx.obj):
-            await ctx.children.read(core.Secret, name)
-        found = [ctx.children.find(kind, name) for kind, name in references(ctx.obj)]
-        around = Surroundings([*found, *self._pods.of(ctx.key), *self._claims.of(ctx.key)])
-        inputs = read_inputs(ctx.obj, around, now=ctx.now())
+        await self.read_secrets(ctx, secret_names(ctx.obj))
+        around = self.around(ctx, references(ctx.obj), self.pods.of(ctx.key))
+        inputs = read_inputs(ctx.obj, around, now=ctx.now(), hindrance=self.hindrances.of(ctx))
         await self._restores.read(ctx)
         if not isinstance(inputs, Inputs):
             return self._refuse(ctx, inputs)
-        refused = self._refusals.of(ctx.key, inputs.growth.volumes)
-        spec, status = spec_of(ctx.obj).storage, inputs.status.autogrow
-        filling = self.growing.decide(ctx, spec.autogrow if spec is not None else None, status, inputs.growth)
+        storage, status = spec_of(ctx.obj).storage, inputs.status.autogrow
+        refused, filling = self.volumes(ctx, storage, status, inputs.growth)
         return replace(inputs, refused=refused, filling=filling)
 
     def children(self, ctx: Context[RedisCluster], inputs: Inputs) -> Outcome | None:
@@ -141,7 +108,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
             if isinstance(step, Terminal) or (isinstance(step, Wait) and step.stalled):
                 return self._refuse(ctx, step)
             return step
-        step = effects.correct_children(ctx, inputs, self._refusals)
+        step = effects.correct_children(ctx, inputs, self.hindrances, self.refusals)
         return self._refuse(ctx, step) if isinstance(step, Wait) else step
 
     async def snapshot(self, ctx: Context[RedisCluster], inputs: Inputs) -> Snapshot:
@@ -175,13 +142,13 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
                 self._metrics.count_loss(ctx.key)
             return status
         found, done = inputs.found, Done()
-        if isinstance(move, DatabaseMove | UsersMove):
+        if isinstance(move, DatabaseMove | UsersMove | PasswordMove):
             steps = Steps(self._dial(inputs.tls), kept=found.kept, access=found.access, sleep=ctx.clock.sleep)
             done = await steps.run(move)
             status = after_step(status, move, done, now=ctx.now())
             if isinstance(move, UsersMove):
                 status = after_users(status, snapshot, move, done, now=ctx.now())
-            elif not isinstance(move, PublishPassword):
+            elif not isinstance(move, StagePassword | PublishPassword):
                 return status
         return await effects.carry_out(ctx, inputs, move, status, done=done.users)
 
@@ -198,11 +165,11 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         return why
 
     def _dial(self, tls: ssl.SSLContext | None = None) -> Dial:
-        return Dial(fence=self._manager.fence.check, tls=tls)
+        return Dial(fence=self.manager.fence.check, tls=tls)
 
     def _listen(self, ctx: Context[RedisCluster], topology: Topology, tls: ssl.SSLContext | None) -> None:
         running = [one.address for one in topology.watchers if one.pod.ip and one.pod.running]
-        self.listener.listen(ctx.key, running, tls=tls)
+        self._listener.listen(ctx.key, running, tls=tls)
 
 
 def _status(ctx: Context[RedisCluster]) -> RedisClusterStatus:
@@ -219,18 +186,7 @@ def register(
 ) -> None:
     """Put the operator onto a manager, for ``backups=False`` without the kinds of backups."""
     actor = SentinelActor(manager, scope=scope, namespaces=namespaces)
-    run_actor(actor, manager, namespaces=namespaces, workers=workers)
-    controller: Any = next(one for one in manager.controllers if one.name == NAME)
-    actor.wake = controller.enqueue
-    manager.serve(f"{NAME} listener", actor.listener.run)
-    manager.serve(f"{NAME} volumes", actor.growing.run)
-    actor.scoped.serve()
-    if not backups:
-        return
-    register_backups(
-        manager,
-        SentinelBackupActor(manager, scope=scope, namespaces=namespaces),
-        SentinelScheduleActor(manager, scope=scope, namespaces=namespaces),
-        namespaces=namespaces,
-        workers=workers,
-    )
+    workload.register(actor, namespaces=namespaces, workers=workers)
+    if backups:
+        kinds = (SentinelBackupActor, SentinelScheduleActor)
+        register_backups(manager, *kinds, scope=scope, namespaces=namespaces, workers=workers)

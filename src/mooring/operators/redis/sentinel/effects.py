@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mooring.actor import Context, Move, Outcome
+from mooring.actor import Act, Context, Move, Outcome
 from mooring.actor.children import Named
 from mooring.kube.objects import apps, core
+from mooring.operators.redis.passwords.moves import PublishPassword, StagePassword
 from mooring.operators.redis.sentinel.inputs import Inputs
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
     LabelRoles,
     PublishConfig,
-    PublishPassword,
     Resize,
     RestoreTemplate,
-    StagePassword,
     TurnCertificates,
     UsersMove,
     WriteTemplate,
@@ -29,39 +28,36 @@ from mooring.operators.redis.users.moves import UsersDone
 from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import rolls_itself, stop_rolling
 from mooring.operators.workload.claims import own_claims, owned
-from mooring.operators.workload.growing import record
+from mooring.operators.workload.growing import grow_volumes
+from mooring.operators.workload.hindrances import Hindrances
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.statefulset import mounted_config_maps
-from mooring.operators.workload.volumes import Refusals, grow, make_claims
+from mooring.operators.workload.volumes import Refusals, make_claims
 
 __all__ = ["carry_out", "correct_children", "mounted", "orders_of"]
 
 
-def correct_children(ctx: Context[RedisCluster], inputs: Inputs, refusals: Refusals) -> Outcome | None:
+def correct_children(
+    ctx: Context[RedisCluster], inputs: Inputs, hindrances: Hindrances, refusals: Refusals
+) -> Outcome | None:
     """Bring the child objects in line with the declaration; ``None`` when they are."""
     specs, found = inputs.specs, inputs.found
     drift = ctx.children.settle(
         specs.objects, given=found, keep=mounted(ctx, inputs), unowned=specs.unowned()
     )
-    if drift.foreign:
-        return ctx.wait(
-            "NameTaken", f"{drift.taken}; rename the cluster, or delete that object", stalled=True
-        )
-    if rolled := [one for one in (found.redis, found.sentinel) if one and rolls_itself(one)]:
+    rolled = [one for one in (found.redis, found.sentinel) if one and rolls_itself(one)]
+    if rolled and not drift.foreign:
         return ctx.act("TakeOverStrategy", _stop_rolling, ctx, rolled)
-    if drift:
-        ctx.events.normal(ctx.obj, "Ensure", str(drift))
-        return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
+    if (step := hindrances.settle(ctx, drift, found.redis)) is not None:
+        if isinstance(step, Act) and not drift.foreign:
+            ctx.events.normal(ctx.obj, "Ensure", str(drift))
+        return step
     storage = spec_of(ctx.obj).storage
     claims = inputs.around.claims.values()
     wrong = [claim for claim in claims if owned(ctx.obj, claim) is specs.keeps_claims]
     if wrong and storage is not None and storage.persistent_volume_claim is not None:
         return ctx.act("OwnClaims", own_claims, ctx, wrong, not specs.keeps_claims)
-    if inputs.filling.due:
-        return ctx.act("RecordVolumes", record, ctx, inputs.status, inputs.filling)
-    if small := refusals.due(ctx.key, inputs.growth.volumes, ctx.now()):
-        return ctx.act("GrowVolumes", grow, ctx, small, refusals)
-    return None
+    return grow_volumes(ctx, inputs.status, inputs.growth, inputs.filling, refusals)
 
 
 async def _stop_rolling(ctx: Context[RedisCluster], found: list[apps.StatefulSet]) -> None:

@@ -7,14 +7,18 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from mooring.actor import Note, Terminal, Wait
+from mooring.operators.redis.passwords.moves import (
+    PasswordMove,
+    PublishPassword,
+    StagePassword,
+    SwitchPassword,
+)
 from mooring.operators.redis.sentinel.failover import ALL_DATA
 from mooring.operators.redis.sentinel.inputs import Inputs
 from mooring.operators.redis.sentinel.legacy import failed, headed
 from mooring.operators.redis.sentinel.moves import (
     DatabaseMove,
-    PublishPassword,
     Record,
-    SwitchPassword,
     Verdict,
 )
 from mooring.operators.redis.sentinel.types import LegacyCondition, RedisClusterStatus
@@ -39,7 +43,8 @@ def notes_of(inputs: Inputs, verdict: Verdict, head: LegacyCondition | None) -> 
     if isinstance(verdict, PublishPassword | SwitchPassword):
         notes.append(Note(reason="PasswordChanged", message=verdict.why))
     ran = any(one.type == "Healthy" for one in inputs.status.conditions or ())
-    if ran and isinstance(verdict, DatabaseMove) and not isinstance(verdict, PublishPassword):
+    written = isinstance(verdict, StagePassword | PublishPassword)
+    if ran and isinstance(verdict, DatabaseMove | PasswordMove) and not written:
         notes.append(Note(reason="CheckAndHeal", message=f"{verdict.name}: {verdict.why}"))
     return notes
 

@@ -20,7 +20,7 @@ from mooring.kube.objects import apps, core
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.parameters import SECRET_KEYS, canonical
-from mooring.operators.redis.passwords import unusable
+from mooring.operators.redis.passwords.seen import unusable
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, Component, Names
 from mooring.operators.redis.sentinel.settings import wanted_of
@@ -177,8 +177,10 @@ def references(cluster: RedisCluster) -> list[Reference]:
     ]
 
 
-def read_inputs(cluster: RedisCluster, around: Surroundings, *, now: datetime) -> Inputs | Wait | Terminal:
-    """Resolve the declaration; ``now`` is what certificates are renewed by.
+def read_inputs(
+    cluster: RedisCluster, around: Surroundings, *, now: datetime, hindrance: Wait | None = None
+) -> Inputs | Wait | Terminal:
+    """Resolve the declaration; ``now`` is what certificates are renewed by, ``hindrance`` what is in the way of child objects.
 
     A faulty one leaves a running cluster as it runs (`Inputs.blocked`); where nothing runs yet it is the answer.
     """
@@ -193,7 +195,11 @@ def read_inputs(cluster: RedisCluster, around: Surroundings, *, now: datetime) -
     sets = [one for one in (redis, sentinel) if one is not None]
     tls, no_tls = _certificates(cluster, around, sets, now)
     blocked = (
-        (Terminal("InvalidSpec", problems) if problems else None) or no_password or no_shutdown or no_tls
+        (Terminal("InvalidSpec", problems) if problems else None)
+        or no_password
+        or no_shutdown
+        or no_tls
+        or hindrance
     )
     if blocked is not None and redis is None:
         return blocked
@@ -227,7 +233,7 @@ def read_inputs(cluster: RedisCluster, around: Surroundings, *, now: datetime) -
         lineage_kept=around.find(core.ConfigMap, names.lineage) is not None,
     )
     wanted = wanted_of(cluster, memory=memory, held=None if redis is None else parse_keys(found.live or ""))
-    if isinstance(blocked, Terminal):
+    if isinstance(blocked, Terminal) or hindrance is not None:
         size, sentinels = replicas_of(redis) or wanted.size, replicas_of(sentinel) or wanted.sentinels
         wanted = replace(wanted, size=size, sentinels=sentinels)
     if blocked is not None:

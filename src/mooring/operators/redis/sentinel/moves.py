@@ -27,7 +27,6 @@ from mooring.operators.workload.moves import DeletePod, LabelRoles, Resize, Rest
 from mooring.operators.workload.rollout import Roll
 
 __all__ = [
-    "AddPassword",
     "Configure",
     "DatabaseMove",
     "DeletePod",
@@ -42,10 +41,8 @@ __all__ = [
     "Move",
     "MoveSentinels",
     "PresentAccount",
-    "PresentPassword",
     "Promote",
     "PublishConfig",
-    "PublishPassword",
     "Quarantine",
     "ReadCertificates",
     "Record",
@@ -54,13 +51,10 @@ __all__ = [
     "Resize",
     "RestartSentinel",
     "RestoreTemplate",
-    "SetPassword",
     "SetPriority",
     "SetTransport",
     "SetUsers",
-    "StagePassword",
     "Switch",
-    "SwitchPassword",
     "Target",
     "TellSentinels",
     "TuneSentinel",
@@ -223,51 +217,6 @@ class Hasten(DatabaseMove):
     sentinels: tuple[Target, ...]
     periods: Mapping[str, int]
     """Milliseconds by the names of SENTINEL DEBUG."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StagePassword(Move):
-    """Write the declared password into the cluster's Secret as the next one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddPassword(DatabaseMove):
-    """Make servers accept further passwords (6.0)."""
-
-    targets: tuple[Target, ...]
-    passwords: tuple[str, ...]
-    """By name: password, next, previous."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresentPassword(DatabaseMove):
-    """Make servers present this password to their master."""
-
-    targets: tuple[Target, ...]
-    password: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishPassword(DatabaseMove):
-    """Give the next password to the sentinels, then write it to the Secret as the one in force."""
-
-    sentinels: tuple[Target, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SwitchPassword(DatabaseMove):
-    """Make servers accept and present the next password only; the sentinels too."""
-
-    targets: tuple[Target, ...]
-    sentinels: tuple[Target, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetPassword(DatabaseMove):
-    """Make servers accept and present the password in force and no other."""
-
-    targets: tuple[Target, ...]
-    sentinels: tuple[Target, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,30 +1,27 @@
-"""The life of the password: set, changed and removed on running servers, without a restart.
+"""When the password changes, and what status records of it: see `mooring.operators.redis.passwords`. Pure rules.
 
-A new password is in the cluster's Secret before any server hears of it, so that every step can be resumed. Where
-servers take two passwords (6.0) both are valid from before the first server presents the new one until a while
-after it was published. Where they take one, and where "none" is one of the two, the switch is announced and then
-made everywhere at once.
+A switch that clients notice is announced first. How long both passwords have been valid is recorded, and so is the end of
+the change. At any time a server that accepts or presents another password is brought in line.
 """
 
 from __future__ import annotations
 
-from mooring.operators.redis.sentinel.moves import (
-    AddPassword,
-    PresentPassword,
+from dataclasses import replace
+
+from mooring.operators.redis.passwords.moves import (
+    PasswordMove,
     PublishPassword,
-    Record,
+    ServerAuth,
     SetPassword,
     StagePassword,
     SwitchPassword,
-    Target,
-    Verdict,
-    Wait,
-    data_target,
-    sentinel_target,
 )
+from mooring.operators.redis.passwords.plan import astray, can_overlap, grace_left, names_of, next_password
+from mooring.operators.redis.sentinel.moves import Record, Verdict, Wait, data_target, sentinel_target
 from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Server
 from mooring.operators.redis.sentinel.types import PasswordChange
+from mooring.operators.workload.credentials import PasswordState
 
 __all__ = ["begin", "keep", "two_valid"]
 
@@ -34,29 +31,24 @@ ANNOUNCE = 3.0
 
 def keep(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Make every server accept and present what it should at this point; continue a change under way."""
-    state, change = snapshot.observed.password, snapshot.recorded.password
-    if state.staged:
-        return _both(snapshot) if _can_overlap(snapshot) else _switch(snapshot)
-    if change is not None and change.phase == "Announced":
+    state, change, servers = _state(snapshot), snapshot.recorded.password, _servers(snapshot)
+    overlaps = can_overlap(state, servers)
+    if state.staged and not overlaps and (verdict := _announce(snapshot)):
+        return verdict
+    if change is not None and change.phase == "Announced" and not state.staged:
         return Record(password=PasswordChange(), why="every server takes the new password and no other")
-    if two_valid(snapshot) > 0:
-        return _lacking(snapshot, "password", "previous") or _presenting(snapshot, "password")
+    if state.staged or two_valid(snapshot) > 0:
+        move = next_password(state, servers, now=snapshot.now)
+        if isinstance(move, PublishPassword) and overlaps and (change is None or change.phase != "BothValid"):
+            began = PasswordChange(phase="BothValid", since=snapshot.now)
+            return Record(password=began, why="every server takes both passwords")
+        return _with_sentinels(snapshot, move)
     if change is not None:
         return Record(password=PasswordChange(), why="the time of two passwords is over")
-    astray = [
-        one
-        for one, it in snapshot.answering
-        if it.auth is not None
-        and ("password" not in it.auth.accepts & it.auth.presents or "previous" in it.auth.accepts)
-    ]
-    if not astray:
-        return None
-    names = ", ".join(one.name for one in astray)
-    return SetPassword(
-        targets=tuple(data_target(one) for one in astray),
-        sentinels=_sentinels(snapshot),
-        why=f"{names} must take the password in force and no other",
-    )
+    if others := astray(servers):
+        why = f"{names_of(others)} must take the password in force and no other"
+        return _with_sentinels(snapshot, SetPassword(targets=others, why=why))
+    return None
 
 
 def begin(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
@@ -69,88 +61,50 @@ def begin(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
 
 def two_valid(snapshot: Snapshot) -> float:
     """Seconds for which two passwords are still valid; 0 when one is."""
-    change = snapshot.recorded.password
+    return grace_left(_state(snapshot), snapshot.now)
+
+
+def _state(snapshot: Snapshot) -> PasswordState:
+    """Where the change stands, by the Secret and by what status records."""
+    state, change = snapshot.observed.password, snapshot.recorded.password
     if change is None or change.phase != "BothValid":
-        return 0.0
-    return max(0.0, snapshot.observed.password.grace - snapshot.seconds_since(change.since))
+        return state
+    return replace(state, retired=True, published=change.since, open=state.open and state.staged)
 
 
-def _can_overlap(snapshot: Snapshot) -> bool:
-    """Two passwords, neither of them none, on servers that all take two."""
-    return not snapshot.observed.password.open and all(
-        it.auth is None or it.auth.two for _, it in snapshot.answering
-    )
+def _servers(snapshot: Snapshot) -> list[ServerAuth]:
+    return [
+        ServerAuth(target=data_target(one), auth=it.auth, version=it.version)
+        for one, it in snapshot.answering
+        if it.auth is not None
+    ]
 
 
-def _both(snapshot: Snapshot) -> Verdict:
-    """All accept both; then all present the new one; then it is recorded, given to the sentinels and published."""
-    if verdict := _lacking(snapshot, "password", "next") or _presenting(snapshot, "next"):
-        return verdict
-    change = snapshot.recorded.password
-    if change is None or change.phase != "BothValid":
-        began = PasswordChange(phase="BothValid", since=snapshot.now)
-        return Record(password=began, why="every server takes both passwords")
-    return PublishPassword(
-        sentinels=_sentinels(snapshot), why="every server takes and presents the new password"
-    )
-
-
-def _switch(snapshot: Snapshot) -> Verdict:
-    """Announced, then made on all servers at once."""
+def _announce(snapshot: Snapshot) -> Verdict | None:
     change = snapshot.recorded.password
     if change is None or change.phase != "Announced":
         began = PasswordChange(phase="Announced", since=snapshot.now)
         return Record(password=began, why="the password is switched in a moment")
     waited = snapshot.seconds_since(change.since)
-    if waited < ANNOUNCE:
-        return Wait(
-            "PasswordSwitch",
-            "these servers take one password at a time, or the change is from or to none: in "
-            f"{ANNOUNCE:.0f} s new connections need the declared one",
-            after=ANNOUNCE - waited,
-        )
-    old = [
-        one
-        for one, it in snapshot.answering
-        if it.auth is not None and not ("next" in it.auth.accepts and "next" in it.auth.presents)
-    ]
-    if old:
-        return SwitchPassword(
-            targets=tuple(data_target(one) for one in old),
-            sentinels=_sentinels(snapshot),
-            why=f"{', '.join(one.name for one in old)} take the new password from now on",
-        )
-    return PublishPassword(sentinels=_sentinels(snapshot), why="every server takes the new password")
-
-
-def _lacking(snapshot: Snapshot, *labels: str) -> AddPassword | None:
-    wanted = frozenset(labels)
-    lacking = [one for one, it in snapshot.answering if it.auth is not None and not wanted <= it.auth.accepts]
-    if not lacking:
+    if waited >= ANNOUNCE:
         return None
-    names = ", ".join(one.name for one in lacking)
-    return AddPassword(
-        targets=tuple(data_target(one) for one in lacking),
-        passwords=tuple(sorted(wanted)),
-        why=f"{names} must take both passwords",
+    return Wait(
+        "PasswordSwitch",
+        "these servers take one password at a time, or the change is from or to none: in "
+        f"{ANNOUNCE:.0f} s new connections need the declared one",
+        after=ANNOUNCE - waited,
     )
 
 
-def _presenting(snapshot: Snapshot, label: str) -> PresentPassword | None:
-    old = [one for one, it in snapshot.answering if it.auth is not None and label not in it.auth.presents]
-    if not old:
-        return None
-    names = ", ".join(one.name for one in old)
-    return PresentPassword(
-        targets=tuple(data_target(one) for one in old),
-        password=label,
-        why=f"{names} must present the new password to a master",
-    )
+def _with_sentinels(snapshot: Snapshot, move: PasswordMove | None) -> PasswordMove | None:
+    """Where sentinels have to present the password, those that accept the cluster's key.
 
-
-def _sentinels(snapshot: Snapshot) -> tuple[Target, ...]:
-    """Sentinels that accept the cluster's key; another one cannot be changed, and is recreated afterwards."""
+    Another one cannot be changed, and is recreated afterwards.
+    """
+    presents_account = snapshot.observed.users.told
+    if not isinstance(move, PublishPassword | SwitchPassword | SetPassword) or presents_account:
+        return move
     known = [
         one for one in snapshot.watchers if one.sentinel and one.sentinel.master and not one.sentinel.locked
     ]
-    return tuple(map(sentinel_target, known))
+    return replace(move, sentinels=tuple(map(sentinel_target, known)))

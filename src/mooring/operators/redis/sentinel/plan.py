@@ -198,7 +198,9 @@ def _label(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None
     }
     if member.pod.role not in ("master", None):
         wrong[member.name] = "master"
-    return LabelRoles(roles=wrong, why=f"{member.name} leads") if wrong else None
+    pods = [one.pod for one in snapshot.topology.members]
+    ended = all(not one.running for one in pods if one.name in wrong and one.role == "master")
+    return LabelRoles.of(pods, wrong, leader_first=ended, why=f"{member.name} leads")
 
 
 def _note_members(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:

@@ -12,6 +12,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from mooring.actor import ConditionState, Report, Terminal
+from mooring.operators.redis.passwords.moves import PublishPassword
 from mooring.operators.redis.sentinel.events import notes_of
 from mooring.operators.redis.sentinel.inputs import Inputs
 from mooring.operators.redis.sentinel.legacy import CREATING, failed, headed, legacy_head
@@ -20,7 +21,6 @@ from mooring.operators.redis.sentinel.moves import (
     InSync,
     Monitor,
     Move,
-    PublishPassword,
     Record,
     Resize,
     UsersMove,

@@ -11,15 +11,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from mooring.actor import StepFailed
 from mooring.operators.redis.address import SENTINEL_PORTS
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.info import pairs, parse_info
-from mooring.operators.redis.passwords import logins, quoted, take_only
+from mooring.operators.redis.passwords.moves import PasswordMove, ServerAuth, SwitchPassword
+from mooring.operators.redis.passwords.seen import logins
+from mooring.operators.redis.passwords.steps import change_password
 from mooring.operators.redis.sentinel.moves import (
-    AddPassword,
     Configure,
     DatabaseMove,
     Demote,
@@ -29,18 +30,14 @@ from mooring.operators.redis.sentinel.moves import (
     Hasten,
     Monitor,
     MoveSentinels,
-    PresentPassword,
     Promote,
-    PublishPassword,
     Quarantine,
     ReadCertificates,
     Repoint,
     RestartSentinel,
-    SetPassword,
     SetPriority,
     SetTransport,
     Switch,
-    SwitchPassword,
     Target,
     TellSentinels,
     TuneSentinel,
@@ -53,11 +50,12 @@ from mooring.operators.redis.users.accounts import WATCHER
 from mooring.operators.redis.users.held import Access
 from mooring.operators.redis.users.moves import UsersDone
 from mooring.operators.redis.users.steps import change_users, together
-from mooring.operators.redis.versions import capabilities
 from mooring.operators.workload.configuration import ConfigResult, result_of
 from mooring.operators.workload.credentials import Kept
 
 __all__ = ["Steps"]
+
+T = TypeVar("T")
 
 
 class AnotherProcess(DialError):
@@ -88,11 +86,14 @@ class Steps:
         self._sleep = sleep
         self._monotonic = monotonic
 
-    async def run(self, move: DatabaseMove | UsersMove) -> Done:
+    async def run(self, move: DatabaseMove | UsersMove | PasswordMove) -> Done:
         """Carry out one move; raises `StepFailed` when it failed."""
         try:
             if isinstance(move, UsersMove):
                 return Done(users=await self.users(move))
+            if isinstance(move, PasswordMove):
+                await self.passwords(move)
+                return Done()
             return await _HANDLERS[type(move)](self, move)
         except DialError as error:
             raise StepFailed(str(error)) from error
@@ -362,59 +363,22 @@ class Steps:
 
     # --- passwords ---------------------------------------------------------------------------------------
 
-    async def add_password(self, move: AddPassword) -> Done:
-        """Further passwords for the default user; those it has stay."""
-        named = self._kept.named()
-        wanted = [f">{named[label]}" for label in named if label in move.passwords]
-        await self._call_all(move.targets, "ACL", "SETUSER", "default", *wanted)
-        return Done()
+    async def passwords(self, move: PasswordMove) -> None:
+        """On every server at once; sentinels present the password before, or with a switch at the same time."""
 
-    async def present_password(self, move: PresentPassword) -> Done:
-        """What a replica shows its master, from its next connection on."""
-        named = self._kept.named()
-        text = next(named[label] for label in named if label == move.password)
-        await self._call_all(move.targets, "CONFIG", "SET", "masterauth", text)
-        return Done()
+        async def one(server: ServerAuth) -> None:
+            async with self._data(server.target) as link:
+                account = self._access.held.presents
+                await change_password(link, move, server, kept=self._kept, account=account)
 
-    async def tell_password(self, move: PublishPassword) -> Done:
-        """The sentinels present the next password from now on."""
-        await self._tell(move.sentinels, self._kept.published().password)
-        return Done()
-
-    async def switch_password(self, move: SwitchPassword) -> Done:
-        """The next password alone counts, on servers and sentinels at once."""
-        await self._rekey(move.targets, move.sentinels, self._kept.published().password)
-        return Done()
-
-    async def set_password(self, move: SetPassword) -> Done:
-        """Accept the password in force only; the sentinels get it first."""
-        await self._tell(move.sentinels, self._kept.password)
-        await self._rekey(move.targets, (), self._kept.password)
-        return Done()
-
-    async def _rekey(self, targets: tuple[Target, ...], sentinels: tuple[Target, ...], text: str) -> None:
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                server = await read_server(link, kept=self._kept)
-                inline = text and capabilities(server.version).inline_auth
-                if not self._access.held.presents:
-                    await link.call("CONFIG", "SET", "masterauth", quoted(text) if inline else text)
-                await take_only(link, text, two=server.auth is not None and server.auth.two)
-                if text and _was_open(server, self._kept):
-                    await self._cut_unauthenticated(link, text)
-
-        await asyncio.gather(self._each(targets, one), self._tell(sentinels, text))
-
-    async def _cut_unauthenticated(self, link: Link, text: str) -> None:
-        """Before 6.0 connections made without a password are refused every command; cut them so that clients reconnect."""
-        await link.call("AUTH", text)
-        for kind in ("normal", "pubsub", "slave"):
-            await link.call("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+        told = self._tell(move.sentinels, self._kept.published().password)
+        if isinstance(move, SwitchPassword):
+            await asyncio.gather(self._each(move.targets, one), told)
+        else:
+            await told
+            await self._each(move.targets, one)
 
     async def _tell(self, sentinels: tuple[Target, ...], text: str) -> None:
-        if self._access.held.told:  # they present an account, and no password of the cluster's
-            return
-
         async def one(target: Target) -> None:
             async with self._sentinel(target) as link:
                 await self._tune(link, {"auth-pass": text})
@@ -550,7 +514,7 @@ class Steps:
 
         await self._each(targets, one)
 
-    async def _each(self, targets: tuple[Target, ...], effect: Callable[[Target], Awaitable[None]]) -> None:
+    async def _each(self, targets: tuple[T, ...], effect: Callable[[T], Awaitable[None]]) -> None:
         """All at once; every one is tried before the first failure is raised."""
         results = await asyncio.gather(*(effect(target) for target in targets), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
@@ -571,11 +535,6 @@ _HANDLERS: dict[type[DatabaseMove], Callable[[Steps, Any], Awaitable[Done]]] = {
     Switch: Steps.switch,
     Monitor: Steps.monitor,
     TuneSentinel: Steps.tune,
-    AddPassword: Steps.add_password,
-    PresentPassword: Steps.present_password,
-    PublishPassword: Steps.tell_password,
-    SwitchPassword: Steps.switch_password,
-    SetPassword: Steps.set_password,
     Hasten: Steps.hasten,
     Configure: Steps.configure,
     ReadCertificates: Steps.read_certificates,
@@ -596,13 +555,3 @@ async def _same_process(link: Link, target: Target) -> None:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
-
-
-def _was_open(server: Server, kept: Kept) -> bool:
-    """A server without users (before 6.0) accepted clients without a password."""
-    auth = server.auth
-    return (
-        auth is not None
-        and not auth.two
-        and any(label in auth.accepts and not text for label, text in kept.named().items())
-    )

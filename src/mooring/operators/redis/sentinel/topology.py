@@ -15,7 +15,7 @@ from typing import Any
 from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT, Address
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, pairs, parse_info, rewriting
-from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, logins, told_auth
+from mooring.operators.redis.passwords.seen import ASKED, SENTINEL_USER, Auth, logins, told_auth
 from mooring.operators.redis.tls import Ports, shown_issuer, shown_leaf
 from mooring.operators.redis.users import seen
 from mooring.operators.redis.users.accounts import REPLICA

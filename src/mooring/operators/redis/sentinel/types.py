@@ -223,7 +223,8 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     node_selector: Annotated[dict[str, str] | None, F("Of the pods.")] = None
     tole_rations: Annotated[list[core.Toleration] | None, F("Of the pods; spelled as it always was.")] = None
     config: Annotated[
-        dict[str, str] | None, F("redis.conf keys, changed live where the server allows it.")
+        dict[str, str] | None,
+        F("redis.conf keys, changed live where the server allows it.", max_properties=1000),
     ] = None
     config_policy: Annotated[
         str | None,
@@ -338,7 +339,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     password: Annotated[PasswordChange | None, F("A change of the password under way.")] = None
     users: Annotated[dict[str, UserResult] | None, F("What became of each declared user.")] = None
     other_users: Annotated[
-        list[str] | None, F("Users of servers that nobody declared; they are left alone.")
+        list[str] | None, F("Users that the servers have and the spec does not; they are left alone.")
     ] = None
     tls: Annotated[TlsProgress | None, F("Where turning TLS on or off stands.")] = None
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None

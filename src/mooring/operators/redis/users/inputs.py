@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from mooring.kube.objects import core
-from mooring.operators.redis.passwords import unusable
+from mooring.operators.redis.passwords.seen import unusable
 from mooring.operators.redis.users.accounts import DEFAULT, RULES
 from mooring.operators.redis.users.held import Access, digest_of, first, held_in
 from mooring.operators.redis.users.types import OFF, RESTRICTED, DefaultUserSpec, UserSpec

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from mooring.operators.redis.dial import Link, Refused
 from mooring.operators.redis.info import parse_info
@@ -21,6 +24,12 @@ from mooring.operators.redis.versions import capabilities, server_version
 from mooring.operators.workload.credentials import Kept
 
 __all__ = ["change_users", "together"]
+
+COMES_AGAIN: Final = 5.0
+"""Seconds for all replicas to connect again; those that are left then are not waited for."""
+POLL: Final = 0.02
+_CUT: Final = ("CLIENT", "KILL", "USER", DEFAULT, "TYPE", "slave")
+_REPLICA: Final = re.compile(r"slave\d+")
 
 
 async def change_users(link: Link, move: UsersMove, *, access: Access, kept: Kept) -> UsersDone:
@@ -60,8 +69,11 @@ async def _set(link: Link, move: SetUsers, *, access: Access, kept: Kept) -> Use
         ("ACL", "SETUSER", one.name, *_words(one, access, kept, settle=move.settle, channels=channels))
         for one in move.users
     ]
-    answers = await link.pipeline([*_replicas_of(move), *commands, ("ACL", "LIST")])
-    del answers[: len(_replicas_of(move))]
+    first: list[tuple[str, ...]] = []
+    if any(one.name == DEFAULT and not one.open for one in move.users):
+        await _replicas_come_again(link)
+        first = [_CUT]  # those that came meanwhile, or present no account
+    answers = (await link.pipeline([*first, *commands, ("ACL", "LIST")]))[len(first) :]
     refused = {
         one.name: answer.reply
         for one, answer in zip(move.users, answers, strict=False)
@@ -78,14 +90,29 @@ async def _set(link: Link, move: SetUsers, *, access: Access, kept: Kept) -> Use
     return UsersDone(shown=shown, refused=refused)
 
 
-def _replicas_of(move: SetUsers) -> list[tuple[str, ...]]:
-    """Replicas that came in as a default user which is to be closed: they come again by their account, and go on.
+async def _replicas_come_again(link: Link) -> None:
+    """Make replicas that connected as the default user, which is to be closed, connect again with their account, one at a time.
 
     Left alone they are refused the next REPLCONF ACK. From 7.0 on a server cuts them then; before, it writes the refusal
-    into the stream of replication, and the replica counts it among what it has.
+    into the stream of replication, and the replica counts it among what it has. All at once, a server that needs replicas
+    for a write would refuse writes until the first is back.
     """
-    closes = any(one.name == DEFAULT and not one.open for one in move.users)
-    return [("CLIENT", "KILL", "USER", DEFAULT, "TYPE", "slave")] if closes else []
+    began = asyncio.get_running_loop().time()
+    for line in str(await link.call("CLIENT", "LIST", "TYPE", "slave")).splitlines():
+        shown = dict(word.partition("=")[::2] for word in line.split())
+        if shown.get("user") == DEFAULT:
+            there = await _online(link)
+            await link.call("CLIENT", "KILL", "ID", shown["id"])
+            while await _online(link) < there and asyncio.get_running_loop().time() - began < COMES_AGAIN:
+                await asyncio.sleep(POLL)
+
+
+async def _online(link: Link) -> int:
+    """How many replicas receive what is written."""
+    found = parse_info(await link.call("INFO", "replication"))
+    return sum(
+        "state=online" in value.split(",") for name, value in found.items() if _REPLICA.fullmatch(name)
+    )
 
 
 def _words(user: WantedUser, access: Access, kept: Kept, *, settle: bool, channels: bool) -> list[str]:

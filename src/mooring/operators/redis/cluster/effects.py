@@ -1,22 +1,23 @@
-"""Carry out one move: on the servers (`steps`), or as a write of whole objects to Kubernetes."""
+"""Carry out one move: on the servers (`steps`), or as a write of whole objects to Kubernetes; correct the child objects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
 
-from mooring.actor import Context, Move, Note, StepFailed
+from mooring.actor import Context, Move, Note, Outcome, StepFailed, Wait
 from mooring.cache import rfc3339
 from mooring.kube.client import Client
 from mooring.kube.errors import BadRequest, Forbidden, Invalid
 from mooring.kube.object import Object
+from mooring.kube.objects import core
 from mooring.operators.backup.restore_rules import Settle
-from mooring.operators.redis.cluster import certificates, moves, passwords
+from mooring.operators.redis.cluster import certificates, events, moves
 from mooring.operators.redis.cluster.inputs import Inputs
-from mooring.operators.redis.cluster.report import step_failed
+from mooring.operators.redis.cluster.report import Early, failure, step_failed
 from mooring.operators.redis.cluster.retries import PACE, after_success, said_of
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Orders, Specs
@@ -24,17 +25,51 @@ from mooring.operators.redis.cluster.steps import Steps, is_database_move
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus, password_of, status_of
 from mooring.operators.redis.cluster.users import servers_of
 from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.passwords.moves import DropPassword, PublishPassword, StagePassword
 from mooring.operators.redis.users.held import after
 from mooring.operators.redis.users.moves import UsersMove
 from mooring.operators.redis.users.status import refusals
 from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import pods_of_set
+from mooring.operators.workload.claims import own_claims, owned
 from mooring.operators.workload.effects import delete_pod
+from mooring.operators.workload.growing import grow_volumes
+from mooring.operators.workload.hindrances import Hindrances
 from mooring.operators.workload.statefulset import apply_whole, kept_template, mounted_config_maps
-from mooring.operators.workload.volumes import make_claims
+from mooring.operators.workload.volumes import Refusals, make_claims
 from mooring.runtime import EventRecorder
 
-__all__ = ["apply", "carry_out", "mounted", "record_notes"]
+__all__ = ["apply", "carry_out", "correct_children", "end", "record_notes"]
+
+
+def correct_children(
+    ctx: Context[RedisCluster],
+    inputs: Inputs,
+    claims: Sequence[core.PersistentVolumeClaim],
+    hindrances: Hindrances,
+    refusals: Refusals,
+) -> Outcome | None:
+    """Apply what differs, and let the claims go or stay with the cluster; ``None`` when all is as declared."""
+    drift = ctx.children.diff(inputs.specs.objects(), keep=_mounted(inputs))
+    step = hindrances.settle(ctx, drift, inputs.live)
+    if isinstance(step, Wait):
+        return end(ctx, failure(inputs.status, step.message, reason=step.reason, after=step.after))
+    if step is not None:
+        if inputs.live is None:
+            nodes = inputs.orders.replicas or inputs.spec.replicas or 0
+            record_notes(ctx.events, ctx.obj, events.of_beginning(nodes=nodes, formed=inputs.formed))
+        return step
+    goes = inputs.claims_go
+    if wrong := [claim for claim in claims if owned(ctx.obj, claim) is not goes]:
+        return ctx.act("OwnClaims", own_claims, ctx, wrong, goes)
+    return grow_volumes(ctx, inputs.status, inputs.growth, inputs.filling, refusals)
+
+
+def end(ctx: Context[RedisCluster], early: Early) -> Outcome:
+    """End a pass before there is anything to decide."""
+    record_notes(ctx.events, ctx.obj, early.notes)
+    ctx.show(early.status)
+    return early.outcome
 
 
 async def carry_out(
@@ -90,7 +125,7 @@ async def _change_users(
     held = after(found.access, move, done, now=ctx.now())
     if held != found.access.held:
         new = replace(found, access=replace(found.access, held=held))
-        await effects.apply(ctx, Specs(inputs.cluster, new, inputs.orders).objects(), keep=mounted(inputs))
+        await effects.apply(ctx, Specs(inputs.cluster, new, inputs.orders).objects(), keep=_mounted(inputs))
     status = status_of(ctx.status)
     said = refusals(status.users, move, done, servers=servers_of(snapshot.seen.nodes), now=ctx.now())
     return structs.replace(status, users=said)
@@ -112,7 +147,7 @@ async def _write(ctx: Context[Any], inputs: Inputs, move: Move, client: Client) 
     orders = await _orders(ctx, inputs, move, client)
     specs = Specs(inputs.cluster, inputs.found, orders)
     if specs.taken_over and isinstance(move, moves.WriteTemplate | moves.RestoreTemplate):
-        await apply_whole(ctx, specs.objects(), keep=mounted(inputs))
+        await apply_whole(ctx, specs.objects(), keep=_mounted(inputs))
     await apply(ctx, inputs, orders)
 
 
@@ -126,13 +161,13 @@ async def _orders(ctx: Context[Any], inputs: Inputs, move: Move, client: Client)
         case moves.RestoreTemplate():
             good = await kept_template(client, move.revision, namespace=ctx.key.namespace)
             return Orders(good=good, inputs=move.inputs, why=move.why)
-        case passwords.Stage():
+        case StagePassword():
             return Orders(kept=kept.staged(password_of(inputs.spec)))
-        case passwords.Publish():
+        case PublishPassword():
             return Orders(kept=kept.published(), published=rfc3339(ctx.now()))
         case certificates.TurnCertificates():
             return Orders(turn=True)
-        case passwords.Drop():
+        case DropPassword():
             return Orders(kept=replace(kept, next=None, previous=None))
     raise StepFailed(f"{move.name} is no write to Kubernetes")
 
@@ -140,10 +175,10 @@ async def _orders(ctx: Context[Any], inputs: Inputs, move: Move, client: Client)
 async def apply(ctx: Context[Any], inputs: Inputs, orders: Orders) -> None:
     """Apply what differs from the child objects with these orders."""
     objects = Specs(inputs.cluster, inputs.found, orders).objects()
-    await effects.apply(ctx, objects, keep=mounted(inputs))
+    await effects.apply(ctx, objects, keep=_mounted(inputs))
 
 
-def mounted(inputs: Inputs) -> list[tuple[type[Object], str]]:
+def _mounted(inputs: Inputs) -> list[tuple[type[Object], str]]:
     """Content-named ConfigMaps that a pod or the template in place still refers to."""
     return mounted_config_maps([inputs.live], inputs.pods)
 

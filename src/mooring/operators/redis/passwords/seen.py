@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mooring.operators.redis.dial import Link, Login, Refused
+from mooring.operators.redis.dial import Login, Refused
 from mooring.operators.redis.info import pairs
 from mooring.operators.redis.users.accounts import OPERATOR, REPLICA
 from mooring.operators.workload.credentials import Kept
@@ -25,7 +25,6 @@ __all__ = [
     "auth_of",
     "logins",
     "quoted",
-    "take_only",
     "told_auth",
     "unusable",
 ]
@@ -104,17 +103,6 @@ def told_auth(kept: Kept, requirepass: Any, masterauth: Any, user: Any, masterus
 
 def _user(answer: Any) -> Mapping[str, Any]:
     return answer if isinstance(answer, Mapping) else dict(zip(answer[::2], answer[1::2], strict=False))
-
-
-async def take_only(link: Link, text: str, *, two: bool) -> None:
-    """Let a server take this password and no other; "" lets everybody in. ``two``: it has users (6.0).
-
-    CONFIG SET alone is not enough: from 7.0 on it changes nothing when ``requirepass`` has that value already, and a
-    server that restarted during a change has it, with the old password added beside it for the default user.
-    """
-    await link.call("CONFIG", "SET", "requirepass", text)
-    if two:
-        await link.call("ACL", "SETUSER", "default", *(("resetpass", f">{text}") if text else ("nopass",)))
 
 
 def quoted(text: str) -> str:
