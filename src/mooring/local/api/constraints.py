@@ -13,18 +13,18 @@ import json
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
-import re2
 
+from mooring.local.api import patterns
 from mooring.local.api.fields import (
     FieldError,
     duplicate,
     invalid,
     not_supported,
+    omitted,
     required,
     too_long,
     too_many,
@@ -32,7 +32,7 @@ from mooring.local.api.fields import (
 )
 from mooring.local.api.schema import META, MISSING, Schema
 
-__all__ = ["NO_PATH", "matches", "same", "validate", "validate_lists"]
+__all__ = ["NO_PATH", "same", "validate", "validate_lists"]
 
 Json = Any
 JsonObject = dict[str, Any]
@@ -76,16 +76,6 @@ def _same(left: Json, right: Json) -> bool:
     if isinstance(left, list):
         return all(map(_same, left, right))
     return isinstance(left, bool) == isinstance(right, bool)
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> Any:
-    return re2.compile(pattern)
-
-
-def matches(pattern: str, text: str) -> bool:
-    """Search a Go (RE2) pattern in a text."""
-    return _compiled(pattern).search(text) is not None
 
 
 def _json_type(value: Json) -> str:
@@ -183,14 +173,23 @@ def _string(value: str, schema: Schema, path: str) -> list[FieldError]:
         errors.append(too_long(_field(path), schema.max_length))
     elif schema.min_length is not None and len(value) < schema.min_length:
         errors.append(_invalid(path, value, f"should be at least {schema.min_length} chars long"))
-    elif schema.pattern and not matches(schema.pattern, value):
-        errors.append(_invalid(path, value, f"should match '{schema.pattern}'"))
+    elif schema.pattern:
+        errors += _mismatch(value, schema.pattern, path)
     if schema.format and schema.type in ("", "string"):
         check = FORMATS.get(schema.format.replace("-", ""))
         if check is not None and not check(value):
             detail = f'{path} in body must be of type {schema.format}: "{value}"'
             errors.append(type_invalid(_field(path), value, detail))
     return errors
+
+
+def _mismatch(value: str, pattern: str, path: str) -> list[FieldError]:
+    try:
+        if patterns.matches(pattern, value):
+            return []
+    except patterns.TooLong as error:
+        return [invalid(_field(path), omitted, str(error))]
+    return [_invalid(path, value, f"should match '{pattern}'")]
 
 
 def _number(value: float, schema: Schema, path: str) -> list[FieldError]:

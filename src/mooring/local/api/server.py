@@ -454,7 +454,8 @@ class ApiServer:
                 raise failures.timeout(f"the body did not arrive within {_BODY_SECONDS:g} s") from None
             return bytes(body)
 
-        headers = {name.lower(): value for name, value in http.headers.items()}
+        # Of a header that occurs several times the first counts, as on a real server.
+        headers = {name.lower(): value for name, value in reversed([*http.headers.items()])}
         request = Request(
             method=http.method,
             path=raw_path,

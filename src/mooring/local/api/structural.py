@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import re2
-
-from mooring.local.api import constraints, schema
+from mooring.local.api import constraints, patterns, schema
 from mooring.local.api.fields import FieldError, forbidden, invalid, not_supported, required
 
 __all__ = ["check_schema"]
@@ -164,12 +162,9 @@ def _validations(source: JsonObject, path: str, *, skip: str = "") -> Iterator[F
             yield from _nested(part, f"{path}.{junctor}[{index}]", skip=inner)
     if isinstance(source.get("not"), dict):
         yield from _nested(source["not"], f"{path}.not")
-    if pattern := source.get("pattern"):
-        try:
-            re2.compile(pattern)
-        except (re2.error, ValueError) as error:
-            text = f"must be a valid regular expression, but isn't: error parsing regexp: {error}"
-            yield invalid(f"{path}.pattern", pattern, text)
+    if (pattern := source.get("pattern")) and (wrong := patterns.check(pattern)):
+        text = f"must be a valid regular expression, but isn't: error parsing regexp: {wrong}"
+        yield invalid(f"{path}.pattern", pattern, text)
 
 
 _EMPTY: Final = {

@@ -9,7 +9,8 @@ import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from mooring.local.api import failures
 from mooring.local.api.access.tokens import ISSUER, Authority, Claims, TokenError
@@ -19,12 +20,16 @@ from mooring.local.api.storage import Store
 
 __all__ = ["ADMIN", "ANONYMOUS", "Authenticator", "of_certificate"]
 
+JsonObject = dict[str, Any]
+
 _AUTHENTICATED = "system:authenticated"
 ADMIN = User("kubernetes-admin", groups=("kubeadm:cluster-admins", "system:masters", _AUTHENTICATED))
 ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 #: A bootstrap token: its public name, a dot, its secret.
 _BOOTSTRAP = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 _BOOTSTRAP_TYPE, _BOOTSTRAPPERS = "bootstrap.kubernetes.io/token", "system:bootstrappers"
+#: How long what a token belongs to may be on its way out before the token ends.
+_HELD = timedelta(seconds=60)
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
@@ -83,7 +88,7 @@ class Authenticator:
         if claims.lasting:
             self._check_held(claims, token)
             claims = replace(claims, bound={})
-        return self._account(claims), tuple(one for one in claims.audiences if one in audiences)
+        return self._account(claims, now), tuple(one for one in claims.audiences if one in audiences)
 
     def _bootstrapper(self, name: str, secret: str, now: datetime) -> User:
         """Return the user of a bootstrap token, which a Secret of kube-system describes."""
@@ -103,18 +108,20 @@ class Authenticator:
         groups = (*sorted(extra), _BOOTSTRAPPERS)
         return _authenticated(User(f"system:bootstrap:{name}", groups=groups))
 
-    def _account(self, claims: Claims) -> User:
+    def _account(self, claims: Claims, now: datetime) -> User:
         """Return the user of a ServiceAccount that still exists, as must what its token is bound to."""
         where = (claims.namespace, claims.name)
         account = self._store.collection("serviceaccounts").get(where)
         if account is None:
             raise TokenError(f'serviceaccounts "{claims.name}" not found')
+        if _ended(account.obj, now):
+            raise TokenError("service account has been deleted")
         if (uid := account.obj["metadata"]["uid"]) != claims.uid:
             raise TokenError(f"service account UID ({uid}) does not match claim ({claims.uid})")
         extra = {} if claims.lasting else {_CREDENTIAL: (f"JTI={claims.id}",)}
         for kind, (name, uid) in claims.bound.items():
             if kind != "node" or "pod" not in claims.bound:
-                self._check_bound(kind, claims)
+                self._check_bound(kind, claims, now)
             if kind != "secret":
                 extra[f"authentication.kubernetes.io/{kind}-name"] = (name,)
                 extra |= {f"authentication.kubernetes.io/{kind}-uid": (uid,)} if uid else {}
@@ -130,14 +137,20 @@ class Authenticator:
         if not hmac.compare_digest(held, token.encode()):
             raise TokenError("Token does not match server's copy")
 
-    def _check_bound(self, kind: str, claims: Claims) -> None:
+    def _check_bound(self, kind: str, claims: Claims, now: datetime) -> None:
         name, uid = claims.bound[kind]
         entry = self._store.collection(f"{kind}s").get(("" if kind == "node" else claims.namespace, name))
-        if entry is None:
+        if entry is None or _ended(entry.obj, now):
             raise TokenError("service account token has been invalidated")
         if (found := entry.obj["metadata"]["uid"]) != uid:
             about = f"does not match service account {kind} ref claim ({uid})"
             raise TokenError(f"{kind} UID ({found}) {about}")
+
+
+def _ended(obj: JsonObject, now: datetime) -> bool:
+    """Whether an object was to be gone a minute ago, though something still holds it; as on a real server."""
+    at = obj["metadata"].get("deletionTimestamp")
+    return bool(at) and datetime.fromisoformat(at) < now - _HELD
 
 
 def _expired(text: str, now: datetime) -> bool:

@@ -23,11 +23,13 @@ __all__ = ["BOUND", "ISSUER", "Authority", "Claims", "TokenError"]
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 #: What a token can be bound to, as its claims name it.
 BOUND = ("pod", "secret", "node")
-_SIZE = 32
+_ALGORITHM, _SIZE = "ES256", 32
 #: Seconds by which the clock of who signed may be ahead of ours.
 _LEEWAY = 60.0
 #: The issuer of the tokens in Secrets, and how their claims begin.
 _LASTING_ISSUER, _LASTING = "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/"
+#: What a token raises that is not what it should be.
+_BROKEN = (InvalidSignature, ValueError, KeyError, TypeError, RecursionError, msgspec.MsgspecError)
 
 
 class TokenError(ValueError):
@@ -116,7 +118,7 @@ class Authority:
         return self._signed(payload)
 
     def _signed(self, payload: Mapping[str, Any]) -> str:
-        header = {"alg": "ES256", "kid": self._key_id}
+        header = {"alg": _ALGORITHM, "kid": self._key_id}
         signed = _text(msgspec.json.encode(header)) + "." + _text(msgspec.json.encode(payload))
         r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
         return signed + "." + _text(r.to_bytes(_SIZE, "big") + s.to_bytes(_SIZE, "big"))
@@ -124,15 +126,20 @@ class Authority:
     def verify(self, token: str, *, now: datetime, audiences: Sequence[str] = (ISSUER,)) -> Claims:
         """Return whom a token speaks for; raises TokenError."""
         signed, _, signature = token.rpartition(".")
+        header, _, content = signed.partition(".")
         try:
             raw = _bytes(signature)
+            if len(raw) != 2 * _SIZE:
+                raise TokenError
             encoded = encode_dss_signature(
                 int.from_bytes(raw[:_SIZE], "big"), int.from_bytes(raw[_SIZE:], "big")
             )
             self._key.public_key().verify(encoded, signed.encode(), ec.ECDSA(hashes.SHA256()))
-            payload = msgspec.json.decode(_bytes(signed.partition(".")[2]))
-            claims = _claims(payload)
-        except (InvalidSignature, ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
+            # Nothing of a token is decoded before its signature is known to be ours.
+            if msgspec.json.decode(_bytes(header))["alg"] != _ALGORITHM:
+                raise TokenError
+            claims = _claims(msgspec.json.decode(_bytes(content)))
+        except _BROKEN as error:
             raise TokenError from error
         if not set(audiences) & set(claims.audiences):
             theirs, ours = _quoted(claims.audiences), _quoted(audiences)
@@ -151,7 +158,7 @@ class Authority:
             "kty": "EC",
             "kid": self._key_id,
             "crv": "P-256",
-            "alg": "ES256",
+            "alg": _ALGORITHM,
             "x": _text(numbers.x.to_bytes(_SIZE, "big")),
             "y": _text(numbers.y.to_bytes(_SIZE, "big")),
         }
@@ -170,6 +177,8 @@ def _claims(payload: Any) -> Claims:
             id="",
             lasting=True,
         )
+    if payload["iss"] != ISSUER:
+        raise TokenError
     about = payload["kubernetes.io"]
     account = about["serviceaccount"]
     return Claims(
@@ -177,7 +186,7 @@ def _claims(payload: Any) -> Claims:
         name=account["name"],
         uid=account["uid"],
         audiences=tuple(payload["aud"]),
-        expires=payload["exp"],
+        expires=float(payload["exp"]),
         begins=float(payload.get("nbf", 0)),
         bound={kind: (about[kind]["name"], about[kind].get("uid", "")) for kind in BOUND if about.get(kind)},
         id=payload["jti"],

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from decimal import Decimal
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-import re2
 from cel_expr_python import cel
 
+from mooring.local.api import patterns
 from mooring.local.api.wire import canonical_quantity, quantity_value
 
 __all__ = ["kubernetes_functions"]
@@ -172,13 +172,11 @@ def _special(address: Any) -> bool:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = re2.search(pattern, text)
-    return str(found[0]) if found else ""
+    return patterns.find(pattern, text)
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = [str(match[0]) for match in re2.finditer(pattern, text)]
-    return found if limit < 0 else found[:limit]
+    return list(islice(patterns.find_all(pattern, text), limit if limit >= 0 else None))
 
 
 def _contains_all(outer: list[Any], inner: list[Any]) -> bool:
