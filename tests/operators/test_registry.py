@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mooring.operators.operator import minutes, seconds
+from mooring.operators.operator import Demo, minutes, seconds
 from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedule
 from mooring.operators.registry import OPERATORS, choose, operator_of
+from mooring.testing.show import Show
 
 ALL = list(OPERATORS)
 
@@ -103,3 +104,22 @@ def test_backups_and_what_carries_out_one_task_serve_no_clients() -> None:
     without = {kind.__name__ for one in OPERATORS.values() for kind in one.kinds if not one.serves(kind)}
     assert {"MySQLBackup", "RedisBackupSchedule", "BackupJob", "RestoreJob", "BucketClaim"} <= without
     assert not {"RedisCluster", "MySQLCluster", "MatrixOneCluster", "CNSet"} & without
+
+
+@pytest.mark.parametrize(
+    "demo", [one.demo for one in OPERATORS.values() if one.demo], ids=lambda one: one.name
+)
+def test_the_story_of_a_demo_is_there(demo: Demo) -> None:
+    module, _, name = demo.story.partition(":")
+    assert issubclass(getattr(import_module(module), name), Show)
+
+
+def test_each_flag_of_the_ledger_opens_a_writer_of_its_own() -> None:
+    ledgers = [ledger for one in OPERATORS.values() for ledger in one.ledgers]
+    assert [one.flag for one in ledgers] == ["--redis", "--sentinel", "--cluster", "--mysql"]
+    how = {"user": "", "password": "", "tls": None, "rate": 1.0, "wait_every": 1, "writers": 2}
+    for one in ledgers:
+        opened = one.open(["127.0.0.1:1"], **how, master_name="mymaster", follow=False)
+        assert issubclass(opened.unanswered[0], Exception)
+        assert callable(opened.write)
+        assert callable(opened.check)

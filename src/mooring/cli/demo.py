@@ -1,8 +1,8 @@
 """``mooring demo``: a database cluster that survives faults, before your eyes.
 
 A control plane in a directory of its own, an example applied, faults under a writer that remembers every acknowledged
-write; then it stays up for you to look around, or ends by itself without a terminal. What can be shown, each operator says
-(`mooring.operators.operator.Demo`); the story of NAME is in the module ``demo_NAME`` beside this one.
+write; then it stays up for you to look around, or ends by itself without a terminal. What can be shown, and by which story,
+each operator says (`mooring.operators.operator.Demo`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import yaml
 
 from mooring.cli.failure import INTERRUPTED, explain
 from mooring.cli.packages import NODE, ensure
+from mooring.cli.program import program
 from mooring.cli.run import until_signalled
-from mooring.cli.show import Manifest, Show
 from mooring.cli.up import Up, console_socket, enter_namespaces, serve
 from mooring.local.directory import DataDirectory
 from mooring.local.plane import Plane, PlaneOptions
@@ -30,6 +30,7 @@ from mooring.operators.host import Operate
 from mooring.operators.operator import Demo
 from mooring.operators.registry import OPERATORS, choose
 from mooring.runtime import configure_logging
+from mooring.testing.show import Manifest, Show
 
 __all__ = ["add_parser", "example", "read_manifest"]
 
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     Ctrl-C after that is how it is meant to end: 0. Before, it cuts the story short: 130.
     """
     manifest = read_manifest(options.file or example(options.what), options.what)
-    story: type[Show] = import_module(f"mooring.cli.demo_{options.what}").SHOW
+    story = _story(options.what)
     if lacks := story.missing(manifest):
         raise ValueError(lacks)
     ensure(NODE)
@@ -73,7 +74,8 @@ def run(options: argparse.Namespace) -> int:
     console = console_socket()
     try:
         socks = enter_namespaces(directory, options.listen, console=console)
-        show = story(directory, manifest, stay=sys.stdin.isatty() and sys.stdout.isatty())
+        stay = sys.stdin.isatty() and sys.stdout.isatty()
+        show = story(directory, manifest, stay=stay, program=program())
         up = Up(
             plane=PlaneOptions(directory=directory, nodes=("demo",)),
             socks=socks,
@@ -84,13 +86,19 @@ def run(options: argparse.Namespace) -> int:
         interrupted = asyncio.run(until_signalled(serve_until_done(up, show)))
     finally:
         shutil.rmtree(path, ignore_errors=True)
-    if show.failure:
-        print(f"mooring: {show.failure}", file=sys.stderr)
+    if show.failure is not None:
+        print(f"mooring: the demo failed: {explain(show.failure)}", file=sys.stderr)
         return 1
     if interrupted and not show.told:
         print("mooring: interrupted before the demo was over", file=sys.stderr)
         return INTERRUPTED
     return 0
+
+
+def _story(what: str) -> type[Show]:
+    module, _, name = _DEMOS[what].story.partition(":")
+    found: type[Show] = getattr(import_module(module), name)
+    return found
 
 
 def example(what: str = _DEFAULT) -> Path:
@@ -154,5 +162,5 @@ async def serve_until_done(up: Up, show: Show) -> None:
             serving.cancel()
         results = await asyncio.gather(serving, return_exceptions=True)
     for result in results:
-        if isinstance(result, (Exception, BaseExceptionGroup)) and not show.failure:
-            show.failure = f"the demo failed: {explain(result)}"
+        if isinstance(result, (Exception, BaseExceptionGroup)) and show.failure is None:
+            show.failure = result

@@ -11,17 +11,15 @@ import ssl
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TextIO
+from typing import Any, Final, TextIO
 
-from mooring.operators.mysql.dial import DialError as MySQLDialError
-from mooring.operators.mysql.dial import Login
-from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT
-from mooring.operators.redis.dial import DialError
-from mooring.testing.ledger import Ledger, parse_address
-from mooring.testing.ledger_cluster import ClusterLedger
-from mooring.testing.ledger_mysql import MySQLLedger
+from mooring.operators.operator import Ledger
+from mooring.operators.registry import OPERATORS
 
 __all__ = ["add_parser", "run"]
+
+
+_LEDGERS: Final = tuple(ledger for one in OPERATORS.values() for ledger in one.ledgers)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,20 +28,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "ledger", help="write to a Redis, MariaDB or MySQL, then count the acknowledged writes that it lost"
     )
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--redis", metavar="HOST[:PORT]", help="one server (default port 6379)")
-    where.add_argument(
-        "--sentinel",
-        metavar="HOST[:PORT]",
-        action="append",
-        help="a sentinel that names the master (default port 26379); may be repeated",
-    )
-    where.add_argument(
-        "--cluster",
-        metavar="HOST[:PORT]",
-        action="append",
-        help="a node of a Redis Cluster (default port 6379); may be repeated",
-    )
-    where.add_argument("--mysql", metavar="HOST[:PORT]", help="a MariaDB or MySQL server (default port 3306)")
+    for one in _LEDGERS:
+        action = "append" if one.repeated else "store"
+        where.add_argument(one.flag, metavar="HOST[:PORT]", action=action, help=one.doc)
     parser.add_argument(
         "--user",
         default="",
@@ -52,7 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--table", default="", metavar="DB.TABLE", help="of --mysql, made where it is missing"
     )
-    parser.add_argument("--writers", type=int, default=4, help="connections of --mysql (default 4)")
+    parser.add_argument("--writers", type=_writers, default=4, help="connections of --mysql (default 4)")
     parser.add_argument("--master-name", default="mymaster", help="default mymaster")
     parser.add_argument(
         "--follow",
@@ -108,51 +95,39 @@ def _context(authority: Path) -> ssl.SSLContext:
     return context
 
 
-def _ledger(options: argparse.Namespace, password: str) -> Ledger:
-    tls = _context(options.tls_ca) if options.tls_ca else None
-    redis, sentinel = (6379, 26379) if tls is None else (TLS_PORT, SENTINEL_TLS_PORT)
-    login = [(options.user, password)] if options.user else password
-    how = {"password": login, "rate": options.rate, "wait_every": options.wait_every, "tls": tls}
-    if options.cluster:
-        return ClusterLedger([parse_address(text, port=redis) for text in options.cluster], **how)
-    return Ledger(
-        address=parse_address(options.redis, port=redis) if options.redis else None,
-        sentinels=[parse_address(text, port=sentinel) for text in options.sentinel or ()],
-        master_name=options.master_name,
-        follow=options.follow,
-        **how,
-    )
-
-
-def _mysql_ledger(options: argparse.Namespace, password: str) -> MySQLLedger:
-    address = parse_address(options.mysql, port=3306)
-
-    async def where() -> str:
-        return address.ip
-
-    return MySQLLedger(
-        where,
-        Login(user=options.user or "root", passwords=(("password", password),)),
-        clients=options.writers,
-        rate=options.rate / options.writers,
-        port=address.port,
-    )
+def _chosen(options: argparse.Namespace) -> tuple[Ledger, list[str]]:
+    """What is written to, and the addresses given for it."""
+    for one in _LEDGERS:
+        if found := getattr(options, one.flag.removeprefix("--").replace("-", "_")):
+            return one, found if one.repeated else [found]
+    raise AssertionError("argparse requires one of them")
 
 
 async def _run(options: argparse.Namespace, out: TextIO) -> int:
     password = options.password_file.read_text().rstrip("\n") if options.password_file else ""
-    ledger = _mysql_ledger(options, password) if options.mysql else _ledger(options, password)
+    kind, addresses = _chosen(options)
+    ledger = kind.open(
+        addresses,
+        user=options.user,
+        password=password,
+        tls=_context(options.tls_ca) if options.tls_ca else None,
+        rate=options.rate,
+        wait_every=options.wait_every,
+        writers=options.writers,
+        master_name=options.master_name,
+        follow=options.follow,
+    )
     try:
         await _until_stopped(ledger, options.seconds)
         report = await ledger.check(patience=options.patience)
-    except (DialError, MySQLDialError) as error:
-        out.write(f"no {'primary' if options.mysql else 'master'} could be asked: {error}\n")
+    except ledger.unanswered as error:
+        out.write(f"no {kind.leader} could be asked: {error}\n")
         return 2
     out.write(json.dumps(asdict(report), indent=2) + "\n" if options.json else report.text() + "\n")
     return 1 if report.lost_confirmed else 0
 
 
-async def _until_stopped(ledger: Ledger | MySQLLedger, seconds: float | None) -> None:
+async def _until_stopped(ledger: Any, seconds: float | None) -> None:
     """Write for that long, or until the program is interrupted."""
     writing = asyncio.create_task(ledger.write(seconds))
     loop = asyncio.get_running_loop()

@@ -20,6 +20,7 @@ __all__ = [
     "Demo",
     "Handover",
     "Importer",
+    "Ledger",
     "Operator",
     "Option",
     "Replayed",
@@ -65,6 +66,27 @@ class Demo:
     """Its manifest, a file of ``examples/``; the package has it too."""
     kind: type[Object]
     """The kind of the one cluster in that manifest."""
+    story: str
+    """``MODULE:CLASS``, a `mooring.testing.show.Show` that is imported when it is shown: operators stand without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What ``mooring ledger FLAG HOST[:PORT]`` writes to, and what then counts the acknowledged writes that were lost.
+
+    ``open(addresses, user=..., password=..., tls=..., rate=..., wait_every=..., writers=..., master_name=..., follow=...)``
+    gives what has ``write(seconds)``, ``stop()``, ``check(patience=...)`` and, as ``unanswered``, the exceptions of a
+    ``check`` that found nobody to ask.
+    """
+
+    flag: str
+    doc: str
+    """For the help, with the port that is taken where none is given."""
+    open: Callable[..., Any] = field(repr=False)
+    repeated: bool = False
+    """Whether several addresses may be given."""
+    leader: str = "master"
+    """What the field calls the server that takes the writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +176,7 @@ class Operator:
     removal: Removable | None = field(repr=False, default=None)
     """How ``mooring remove-clusters`` deletes its objects."""
     demo: Demo | None = field(repr=False, default=None)
+    ledgers: tuple[Ledger, ...] = field(repr=False, default=())
     importer: Importer | None = field(repr=False, default=None)
     handover: Handover | None = field(repr=False, default=None)
     agent: Callable[[Sequence[str]], int] | None = field(repr=False, default=None)

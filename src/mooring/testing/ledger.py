@@ -19,7 +19,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Login, Refused
 
@@ -79,6 +79,9 @@ class Ledger:
 
     parts = 1
     """Parts of the data that are written and timed each by itself."""
+
+    #: What `check` raises when no server could be asked.
+    unanswered: ClassVar = (DialError,)
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
+from typing import ClassVar
 
 from mooring.operators.mysql.dial import Dial, DialError, Link, Login, SqlError
 from mooring.testing.ledger import Outage, Report
@@ -46,6 +47,9 @@ class MySQLLedger:
     fast as they are answered). A statement that is not answered for ``patience`` seconds is given up. A gap counts from
     ``gap_from`` seconds without any confirmed row.
     """
+
+    #: What `check` raises when no server could be asked.
+    unanswered: ClassVar = (DialError,)
 
     def __init__(
         self,

@@ -76,6 +76,7 @@ OPERATOR = Operator(
         doc="MatrixOne is scaled out and survives a compute node",
         example="matrixone.yaml",
         kind=MatrixOneCluster,
+        story="mooring.testing.demo_matrixone:MatrixOneShow",
     ),
     removal=Removable(
         kind=MatrixOneCluster,

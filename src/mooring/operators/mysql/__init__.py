@@ -13,7 +13,7 @@ from mooring.operators.mysql import compatible
 from mooring.operators.mysql.backup.types import MySQLBackup, MySQLBackupSchedule
 from mooring.operators.mysql.names import CLUSTER, MANAGED_SELECTOR
 from mooring.operators.mysql.types import MySQLCluster
-from mooring.operators.operator import Demo, Handover, Operator, deferred
+from mooring.operators.operator import Demo, Handover, Ledger, Operator, deferred
 from mooring.operators.workload.removal import Removable
 
 __all__ = ["KINDS", "OPERATOR", "MySQLBackup", "MySQLBackupSchedule", "MySQLCluster", "register", "webhooks"]
@@ -54,6 +54,15 @@ OPERATOR = Operator(
         doc="MariaDB as a MySQLCluster survives its primary",
         example="mysql.yaml",
         kind=MySQLCluster,
+        story="mooring.testing.demo_mysql:MySQLShow",
+    ),
+    ledgers=(
+        Ledger(
+            flag="--mysql",
+            doc="a MariaDB or MySQL server (default port 3306)",
+            open=deferred("mooring.testing.ledgers", "mysql_server"),
+            leader="primary",
+        ),
     ),
     removal=Removable(
         kind=MySQLCluster,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.kube.object import Object
-from mooring.operators.operator import Handover, Operator, Option, deferred, minutes, seconds
+from mooring.operators.operator import Handover, Ledger, Operator, Option, deferred, minutes, seconds
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedule
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR
@@ -62,6 +62,14 @@ OPERATOR = Operator(
     replay=deferred(f"{_HERE}.saved", "replay"),
     plan_upgrade=deferred(f"{_HERE}.saved", "plan_upgrade"),
     agent=deferred("mooring.operators.redis.backup.agent", "main"),
+    ledgers=(
+        Ledger(
+            flag="--cluster",
+            doc="a node of a Redis Cluster (default port 6379); may be repeated",
+            repeated=True,
+            open=deferred("mooring.testing.ledgers", "redis_cluster"),
+        ),
+    ),
     removal=Removable(
         kind=RedisCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims, annotation=SCOPE_ANNOTATION
     ),

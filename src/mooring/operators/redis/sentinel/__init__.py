@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.kube.object import Object
-from mooring.operators.operator import Demo, Handover, Importer, Operator, deferred
+from mooring.operators.operator import Demo, Handover, Importer, Ledger, Operator, deferred
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedule
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR
@@ -50,6 +50,20 @@ OPERATOR = Operator(
         doc="Redis with sentinels survives its master",
         example="redis-sentinel.yaml",
         kind=RedisCluster,
+        story="mooring.testing.demo_redis:RedisShow",
+    ),
+    ledgers=(
+        Ledger(
+            flag="--redis",
+            doc="one server (default port 6379)",
+            open=deferred("mooring.testing.ledgers", "redis_server"),
+        ),
+        Ledger(
+            flag="--sentinel",
+            doc="a sentinel that names the master (default port 26379); may be repeated",
+            repeated=True,
+            open=deferred("mooring.testing.ledgers", "redis_sentinels"),
+        ),
     ),
     importer=Importer(
         name="redis",

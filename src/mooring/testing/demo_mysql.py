@@ -6,17 +6,16 @@ import asyncio
 import os
 import signal
 import time
-from typing import Any, Final
+from typing import Any
 
-from mooring.cli.program import program
-from mooring.cli.show import DemoFailed, Manifest, OnPlane, Show, namespace_of
 from mooring.kube import Client
 from mooring.local.directory import DataDirectory
 from mooring.local.plane import Plane
 from mooring.testing.ledger import Report
 from mooring.testing.mysql_stage import MySQLStage
+from mooring.testing.show import DemoFailed, Manifest, OnPlane, Show, namespace_of
 
-__all__ = ["SHOW", "MySQLShow"]
+__all__ = ["MySQLShow"]
 
 READY_SECONDS = 120.0
 """The image is made of Debian's packages at its first use."""
@@ -26,8 +25,8 @@ TAKEOVER_SECONDS = 40.0
 class MySQLShow(Show):
     """The story of a MySQLCluster."""
 
-    def __init__(self, directory: DataDirectory, manifest: Manifest, *, stay: bool) -> None:
-        super().__init__(directory, manifest, stay=stay)
+    def __init__(self, directory: DataDirectory, manifest: Manifest, *, stay: bool, program: str) -> None:
+        super().__init__(directory, manifest, stay=stay, program=program)
         self._stage: Any = None
 
     async def tell(self, plane: Plane, client: Client) -> None:
@@ -110,8 +109,5 @@ class MySQLShow(Show):
             f"  kubectl {place} get mc,pods -o wide",
             f"  kubectl {place} describe mc {stage.name}",
             f"  kubectl {place} exec -it {stage.name}-0 -c mysql -- mariadb -uroot -p    # Secret {stage.name}-credentials",
-            f"  {program()} why mysqlcluster/{stage.name}",
+            f"  {self._program} why mysqlcluster/{stage.name}",
         ]
-
-
-SHOW: Final = MySQLShow

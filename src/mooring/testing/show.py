@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +15,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mooring.cli.failure import explain
 from mooring.kube import ApplyPatch, Client, KubeError, NotFound, Object
 from mooring.kube.objects.core import Pod
 from mooring.local.directory import DataDirectory
@@ -72,14 +72,19 @@ class OnPlane:
 
 
 class Show(ABC):
-    """A story, told line by line."""
+    """A story, told line by line.
 
-    def __init__(self, directory: DataDirectory, manifest: Manifest, *, stay: bool) -> None:
+    ``program`` is how the user calls mooring; with ``stay`` the plane stays up once the story is told.
+    """
+
+    def __init__(self, directory: DataDirectory, manifest: Manifest, *, stay: bool, program: str) -> None:
         self._directory = directory
         self._manifest = manifest
         self._stay = stay
+        self._program = program
         self._started = time.monotonic()
-        self.failure = ""
+        #: What ended it before its end.
+        self.failure: BaseException | None = None
         #: Everything promised has happened; from here on the demo only stays up.
         self.told = False
 
@@ -90,7 +95,8 @@ class Show(ABC):
 
     def say(self, text: str) -> None:
         """One line, with the seconds since the start."""
-        print(f"[{time.monotonic() - self._started:6.1f} s] {text}", flush=True)
+        sys.stdout.write(f"[{time.monotonic() - self._started:6.1f} s] {text}\n")
+        sys.stdout.flush()
 
     async def play(self, plane: Plane) -> None:
         """The whole story; a failure is kept in ``failure``."""
@@ -99,7 +105,7 @@ class Show(ABC):
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self.failure = f"the demo failed: {explain(error)}"
+            self.failure = error
 
     async def _play(self, plane: Plane) -> None:
         self.say(f"control plane ready; data in {self._directory.path}")

@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from mooring.cli.program import program
-from mooring.cli.show import DemoFailed, Manifest, OnPlane, Show, namespace_of, ready_pods
 from mooring.kube import Client, JsonPatch
 from mooring.kube.object import decode
 from mooring.kube.objects.core import Pod, Secret, Service
@@ -25,8 +23,9 @@ from mooring.operators.matrixone.types import CNClaim, CNClaimSpec, CNLabel, CNP
 from mooring.operators.mysql.dial import Dial, DialError, Login
 from mooring.operators.workload.credentials import secret_value
 from mooring.testing.ledger_mysql import MySQLLedger
+from mooring.testing.show import DemoFailed, Manifest, OnPlane, Show, namespace_of, ready_pods
 
-__all__ = ["SHOW", "MatrixOneShow"]
+__all__ = ["MatrixOneShow"]
 
 READY_SECONDS = 300.0
 SCALED_SECONDS = 180.0
@@ -42,8 +41,8 @@ _PORT: Final = 6001
 class MatrixOneShow(Show):
     """The story of a MatrixOneCluster."""
 
-    def __init__(self, directory: DataDirectory, manifest: Manifest, *, stay: bool) -> None:
-        super().__init__(directory, manifest, stay=stay)
+    def __init__(self, directory: DataDirectory, manifest: Manifest, *, stay: bool, program: str) -> None:
+        super().__init__(directory, manifest, stay=stay, program=program)
         self._bed: OnPlane
         self._name = manifest.cluster["metadata"]["name"]
         self._namespace = namespace_of(manifest.cluster)
@@ -231,12 +230,12 @@ class MatrixOneShow(Show):
         secret = (
             f"kubectl {place} get secret {self._name}-credential -o jsonpath='{{.data.password}}' | base64 -d"
         )
-        enter = f"{program()} enter --data-dir {self._directory.path}"
+        enter = f"{self._program} enter --data-dir {self._directory.path}"
         return [
             f"  kubectl {place} get mo,logset,dnset,cnset,proxyset,cnpool,cnclaim,pods",
             f"  {secret}",
             f"  {enter} mysql -h {self._host} -P {_PORT} -u {self._login.user} -p",
-            f"  {program()} why mo/{self._name}",
+            f"  {self._program} why mo/{self._name}",
         ]
 
 
@@ -244,6 +243,3 @@ def _short(message: str) -> str:
     """What is waited for, without what the servers said: it is in `kubectl describe`."""
     head = message.partition(": ")[0]
     return head + ")" * (head.count("(") - head.count(")"))
-
-
-SHOW: Final = MatrixOneShow

@@ -9,10 +9,8 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from mooring.cli.program import program
-from mooring.cli.show import DemoFailed, Manifest, Show, namespace_of, ready_pods
 from mooring.kube import Client
 from mooring.kube.objects.core import Pod, Service
 from mooring.local.directory import DataDirectory
@@ -20,8 +18,9 @@ from mooring.local.plane import Plane
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.ledger import Ledger
+from mooring.testing.show import DemoFailed, Manifest, Show, namespace_of, ready_pods
 
-__all__ = ["SHOW", "RedisShow"]
+__all__ = ["RedisShow"]
 
 HEALTHY_SECONDS = 90.0
 TAKEOVER_SECONDS = 40.0
@@ -45,8 +44,8 @@ class _Fault:
 class RedisShow(Show):
     """The story of a RedisCluster."""
 
-    def __init__(self, directory: DataDirectory, manifest: Manifest, *, stay: bool) -> None:
-        super().__init__(directory, manifest, stay=stay)
+    def __init__(self, directory: DataDirectory, manifest: Manifest, *, stay: bool, program: str) -> None:
+        super().__init__(directory, manifest, stay=stay, program=program)
         self._actors: _Stage
         self._sentinels = ""
 
@@ -80,7 +79,7 @@ class RedisShow(Show):
         """See `Show`."""
         stage = self._actors
         host, port = self._sentinels.rsplit(":", 1)
-        prefix = f"{program()} enter --data-dir {self._directory.path} "
+        prefix = f"{self._program} enter --data-dir {self._directory.path} "
         return [
             f"  kubectl -n {stage.namespace} get rediscluster,pods -o wide",
             f"  kubectl -n {stage.namespace} describe rediscluster {stage.name}",
@@ -211,6 +210,3 @@ def _password(manifest: Manifest) -> str:
 def _secret_value(secret: dict[str, Any], key: str) -> str:
     plain, encoded = secret.get("stringData") or {}, secret.get("data") or {}
     return str(plain[key]) if key in plain else base64.b64decode(encoded.get(key, "")).decode()
-
-
-SHOW: Final = RedisShow
