@@ -150,12 +150,23 @@ if [ ! -s "$conf" ]; then
     # Clients may ask and subscribe without a password. What a sentinel watches is changed by the operator and by its
     # peers alone: a greeting that anybody could publish would send the servers' password to any address.
     key=$(cat "$home/auth/sentinel" 2>/dev/null || true)
-    case $("$kind-server" --version) in *v=[1-6].*) key= ;; esac
+    version=$("$kind-server" --version)
+    case $version in *v=[1-5].* | *v=6.[01].*) key= ;; esac
     if [ -n "$key" ]; then
       printf 'user default on nopass ~* &* +@all'
-      printf ' -%s' publish acl shutdown 'client|kill' 'client|pause' 'client|unpause'
-      printf ' -sentinel|%s' monitor remove set reset config debug flushconfig simulate-failure pending-scripts \
-        is-master-down-by-addr
+      case $version in
+        *v=6.*) # its rules can allow single subcommands and cannot forbid them
+          printf ' -%s' publish acl shutdown client sentinel
+          printf ' +client|%s' caching getname getredir help id info list reply setname tracking trackinginfo
+          printf ' +sentinel|%s' ckquorum failover get-master-addr-by-name help info-cache master masters myid replicas \
+            sentinels slaves
+          ;;
+        *)
+          printf ' -%s' publish acl shutdown 'client|kill' 'client|pause' 'client|unpause'
+          printf ' -sentinel|%s' monitor remove set reset config debug flushconfig simulate-failure pending-scripts \
+            is-master-down-by-addr
+          ;;
+      esac
       printf '\nuser mooring on >%s ~* &* +@all\n' "$key"
       printf 'sentinel sentinel-user mooring\nsentinel sentinel-pass %s\n' "$key"
     fi
