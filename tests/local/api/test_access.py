@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -153,28 +154,51 @@ async def test_several_groups_come_in_several_headers(
 # --- client certificates --------------------------------------------------------------------------------
 
 
-def certificate(directory: Path, files: Certificates, *, server: bool = False, days: int = 1) -> Path:
-    """A certificate for ann in the groups a and b, with its key, in one file."""
+def certificate(
+    directory: Path,
+    files: Certificates,
+    *,
+    server: bool = False,
+    days: int = 1,
+    since: int = -10,
+    issuer: Path | None = None,
+    own: bool = False,
+    named: bool = True,
+) -> Path:
+    """A certificate for ann in the groups a and b, with its key, in one file.
+
+    It is good from ``since`` to ``days``, in days from now. ``issuer`` is a file that signs it instead of the authority,
+    with ``own`` it is signed with its own key.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
-    signer = serialization.load_pem_private_key((files.authority.parent / "ca.key").read_bytes(), None)
+    signer = serialization.load_pem_private_key(
+        (issuer or files.authority.parent / "ca.key").read_bytes(), None
+    )
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
-    names = ((NameOID.ORGANIZATION_NAME, "a"), (NameOID.ORGANIZATION_NAME, "b"), (NameOID.COMMON_NAME, "ann"))
+    above = x509.load_pem_x509_certificate((issuer or files.authority).read_bytes())
+    names: tuple[tuple[x509.ObjectIdentifier, str], ...] = (
+        (NameOID.ORGANIZATION_NAME, "a"),
+        (NameOID.ORGANIZATION_NAME, "b"),
+        (NameOID.COMMON_NAME, "ann"),
+    )
     usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
     now = datetime.now(UTC)
+    names = names if named else names[:2]
     signed = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(*name) for name in names]))
-        .issuer_name(x509.load_pem_x509_certificate(files.authority.read_bytes()).subject)
+        .issuer_name(above.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=10))
+        .not_valid_before(now + timedelta(days=since))
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        .sign(signer, hashes.SHA256())
+        .sign(key if own else signer, hashes.SHA256())
     )
+    chain = issuer.read_bytes()[issuer.read_bytes().index(b"-----BEGIN CERT") :] if issuer else b""
     form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     path = directory / "ann.pem"
-    path.write_bytes(key.private_bytes(*form) + signed.public_bytes(serialization.Encoding.PEM))
+    path.write_bytes(key.private_bytes(*form) + signed.public_bytes(serialization.Encoding.PEM) + chain)
     return path
 
 
@@ -208,16 +232,42 @@ async def test_a_client_certificate_names_its_user_and_groups(
     assert identity.startswith("X509SHA256=")
 
 
-@pytest.mark.parametrize("wrong", ["expired", "for servers", "of another authority"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "expired",
+        "not yet good",
+        "for servers",
+        "of another authority",
+        "signed by itself",
+        "signed by a client",
+    ],
+)
 async def test_a_wrong_client_certificate_opens_no_connection(
     listening: tuple[str, Certificates], tmp_path: Path, wrong: str
 ) -> None:
     url, files = listening
+    how: dict[str, Any] = {
+        "expired": {"days": -1},
+        "not yet good": {"since": 1, "days": 2},
+        "for servers": {"server": True},
+        "signed by itself": {"own": True},
+    }.get(wrong, {})
+    if wrong == "signed by a client":
+        (tmp_path / "client").mkdir()
+        how["issuer"] = certificate(tmp_path / "client", files)
     signer = ensure_certificates(tmp_path / "other", ["x"]) if wrong == "of another authority" else files
-    days = -1 if wrong == "expired" else 1
-    pem = certificate(tmp_path, signer, server=wrong == "for servers", days=days)
+    pem = certificate(tmp_path, signer, **how)
     with pytest.raises((aiohttp.ClientError, OSError)):
         await ask(url, files, pem)
+
+
+async def test_a_client_certificate_without_a_name_is_nobodys(
+    listening: tuple[str, Certificates], tmp_path: Path
+) -> None:
+    url, files = listening
+    refused = await ask(url, files, certificate(tmp_path, files, named=False))
+    assert (refused["code"], 'User "system:anonymous"' in refused["message"]) == (403, True)
 
 
 def test_a_pair_whose_making_was_cut_short_is_made_again(tmp_path: Path) -> None:

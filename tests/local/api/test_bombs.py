@@ -195,8 +195,8 @@ def test_an_expression_of_many_parts_is_answered_soon() -> None:
     ],
 )
 async def test_a_rule_that_lets_a_text_grow_is_refused_with_the_definition(api: Client, rule: str) -> None:
-    spec = {"type": "object", "properties": {"text": {"type": "string"}}}
-    spec["x-kubernetes-validations"] = [{"rule": rule}]
+    fields = {"text": {"type": "string"}}
+    spec = {"type": "object", "properties": fields, "x-kubernetes-validations": [{"rule": rule}]}
     crd = definition(schema={"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}})
     with soon():
         status = await api.refused(422, "POST", CRDS, crd)

@@ -99,6 +99,43 @@ async def test_a_request_without_any_token_is_that_of_nobody(https: Https) -> No
     )
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/api",
+        "/apis",
+        "/metrics",
+        "/logs",
+        "/debug/pprof/",
+        "/debug/tasks",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openid/v1/jwks",
+        "/.well-known/openid-configuration",
+        "/api/v1/namespaces/default/secrets",
+        "/api/v1/nodes/n/proxy/",
+        "/apis/apps/v1/deployments",
+        "/api/v1/namespaces/default/pods/p/exec?command=id",
+        "/api/v1/namespaces/default/pods/p/log",
+        "/api/v1/namespaces/default/pods/p/proxy/",
+        "/api/v1/namespaces/default/services/s/proxy/",
+        "/api/v1/secrets?watch=1",
+        "/healthz/../api",
+        "/version/../api/v1/secrets",
+        "/%61pi/v1/secrets",
+        "//api/v1/secrets",
+        "/healthz/%2e%2e/api",
+        "/no/such/path",
+    ],
+)
+async def test_who_has_no_token_is_shown_nothing(https: Https, path: str) -> None:
+    head = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    answer = await raw(https, head.encode())
+    assert answer.split()[1] == b"403", answer[:200]
+    assert b"system:anonymous" in answer
+
+
 async def test_probes_and_version_need_no_token(https: Https) -> None:
     for path in ("/healthz", "/livez", "/readyz"):
         status, _, body = await https.send("GET", path, token="")

@@ -255,6 +255,91 @@ async def test_a_client_that_leaves_ends_its_command(
         await agent.cancelled.wait()
 
 
+MASK = bytes(4)
+
+
+def handshake(url: str, *more: str, version: str = "13", key: str = "AAAAAAAAAAAAAAAAAAAAAA==") -> bytes:
+    lines = [
+        f"GET {PODS}/p/exec?command=forever&stdin=1&stdout=1 HTTP/1.1",
+        f"Host: {urlsplit(url).netloc}",
+        f"Authorization: Bearer {TOKEN}",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        f"Sec-WebSocket-Version: {version}",
+        f"Sec-WebSocket-Key: {key}",
+        "Sec-WebSocket-Protocol: v5.channel.k8s.io",
+        *more,
+    ]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+@asynccontextmanager
+async def raw(url: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(b"\xf2\x80" + MASK, id="reserved bits"),
+        pytest.param(b"\x83\x80" + MASK, id="unknown kind"),
+        pytest.param(b"\x89\xfe\x00\x7e" + MASK + bytes(126), id="ping too long"),
+        pytest.param(b"\x09\x80" + MASK, id="ping in parts"),
+        pytest.param(b"\x80\x80" + MASK, id="an end without a beginning"),
+        pytest.param(b"\x81\x82" + MASK + b"\xff\xff", id="text that is none"),
+        pytest.param(b"\x88\x81" + MASK + b"\x03", id="half a reason to close"),
+        pytest.param(b"\x88\x82" + MASK + b"\x00\x01", id="a reason that is none"),
+        pytest.param(b"\x82\xff" + b"\xff" * 8 + MASK, id="2^64 bytes"),
+        pytest.param(b"\x82\xff" + struct.pack(">Q", 1 << 40) + MASK, id="a TiB"),
+    ],
+)
+async def test_a_broken_frame_ends_its_connection_and_the_command_and_nothing_else(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent, frame: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with raw(url) as (reader, writer), asyncio.timeout(30):
+        writer.write(handshake(url))
+        assert (await reader.readuntil(b"\r\n\r\n")).split()[1] == b"101"
+        writer.write(frame)
+        await agent.cancelled.wait()
+    assert not [record for record in caplog.records if record.exc_info]
+    assert (await run(sockets, url, "fail 3"))[0] == {2: b"oh no"}
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"\xfahello", b"\x01hello", b"\x03{}", b"\x04{nope", b"\x04[]", b"\xff", b"\xff\xfa"]
+)
+async def test_a_message_for_no_channel_harms_nobody(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent, message: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    channels, status = await run(sockets, url, "cat", send=[message, b"\0hello", b"\xff\0"])
+    assert (channels, status["status"]) == ({1: b"hello"}, "Success")
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"version": "12"}, {"version": "x"}, {"key": ""}, {"key": "short"}, {"key": "not base64!!!!!!!!!!!!=="}],
+    ids=str,
+)
+async def test_a_broken_handshake_is_refused(
+    url: str,
+    sockets: aiohttp.ClientSession,
+    agent: Agent,
+    asked: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with raw(url) as (reader, writer), asyncio.timeout(30):
+        writer.write(handshake(url, **asked))
+        assert (await reader.readuntil(b"\r\n\r\n")).split()[1] == b"400"
+    assert not [record for record in caplog.records if record.exc_info]
+    assert not agent.cancelled.is_set()
+    assert (await run(sockets, url, "fail 3"))[0] == {2: b"oh no"}
+
+
 async def test_ephemeral_containers_are_refused_with_what_to_do_instead(api: Client, agent: Agent) -> None:
     path = PODS + "/p/ephemeralcontainers"
     assert (await api.send("GET", path)).status == 200

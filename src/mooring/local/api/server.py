@@ -455,7 +455,9 @@ class ApiServer:
             return bytes(body)
 
         # Of a header that occurs several times the first counts, as on a real server.
-        headers = {name.lower(): value for name, value in reversed([*http.headers.items()])}
+        headers: dict[str, str] = {}
+        for name, value in http.headers.items():
+            headers.setdefault(name.lower(), value)
         request = Request(
             method=http.method,
             path=raw_path,
