@@ -9,6 +9,11 @@ from contextlib import asynccontextmanager
 from bench.campaign import WORKLOADS
 
 from mooring.kube import Client, MergePatch
+from mooring.kube.object import decode
+from mooring.kube.objects.admissionregistration import (
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
 from mooring.kube.objects.apps import StatefulSet, StatefulSetSpec
 from mooring.kube.objects.core import Container, Pod, PodSpec, PodTemplateSpec, Service
 from mooring.kube.objects.meta import Condition, LabelSelector, ObjectMeta
@@ -51,6 +56,25 @@ async def lose_primary(plane: ControlPlane) -> None:
     assert conditions["Ready"].status == "True", conditions["Ready"]
 
 
+async def refuse_annotation(client: Client, name: str) -> None:
+    """From now on no Service may have the annotation: the administrator's policy, which the operator cannot know."""
+    metadata = {"metadata": {"name": name}}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["services"],
+    }
+    check = {
+        "expression": f"!has(object.metadata.annotations) || !('{name}' in object.metadata.annotations)",
+        "message": f"no Service is {name} here",
+    }
+    policy = {**metadata, "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [check]}}
+    binding = {**metadata, "spec": {"policyName": name, "validationActions": ["Deny"]}}
+    await client.create(decode(policy, ValidatingAdmissionPolicy))
+    await client.create(decode(binding, ValidatingAdmissionPolicyBinding))
+
+
 async def test_another_primary_leads_while_the_name_of_a_child_is_taken() -> None:
     async with created() as plane:
         client = plane.client
@@ -81,10 +105,11 @@ async def test_another_primary_leads_while_a_service_cannot_be_as_declared() -> 
             await client.patch(MySQLCluster, "demo", body, namespace="default")
             await plane.settle(5)
 
-        await annotated({"not a key": "v"})
+        await refuse_annotation(client, "internet-facing")
+        await annotated({"internet-facing": "yes"})
         _, said = await seen(client)
         assert (said["Stalled"].status, said["Stalled"].reason) == ("True", "InvalidSpec"), said
-        assert "not a key" in (said["Stalled"].message or "")
+        assert "no Service is internet-facing here" in (said["Stalled"].message or "")
         assert said["Ready"].status == "True", said["Ready"]
 
         await lose_primary(plane)
@@ -101,10 +126,11 @@ async def test_nothing_is_rolled_while_a_child_cannot_be_as_declared() -> None:
         client = plane.client
         pods = {one.metadata.uid for one in (await client.list(Pod, namespace="default")).items}
         spec = {
-            "services": {"primary": {"annotations": {"not a key": "v"}}},
+            "services": {"primary": {"annotations": {"internet-facing": "yes"}}},
             "pod": {"labels": {"team": "shop"}},
             "size": 4,
         }
+        await refuse_annotation(client, "internet-facing")
         await client.patch(MySQLCluster, "demo", MergePatch({"spec": spec}), namespace="default")
         await plane.settle(60)
         assert {one.metadata.uid for one in (await client.list(Pod, namespace="default")).items} == pods
