@@ -5,9 +5,8 @@ actor. A client writes whenever somebody looks: each write is acknowledged when 
 image of a pod is named after decides about the flavour.
 
 A MariaDB that starts as a replica rolls back what nobody had acknowledged, and the last transaction too: its commit is not yet on
-the disk. Where it replicates from is told it anew at each start of its threads: its relay log goes. A MySQL has all of that still
-after a kill, but for what the start gate cuts from its binary log, and goes on in its relay log unless its source is named
-again. tests/operators/mysql/test_model.py compares the MariaDB with real servers.
+the disk. Its relay log goes at each start of its threads, and it receives that again. A MySQL keeps both after a kill, but for what the
+start gate cuts from its binary log, and goes on in its relay log unless its source is named again. tests/operators/mysql/test_model.py compares the MariaDB with real servers.
 """
 
 from __future__ import annotations
