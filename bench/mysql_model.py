@@ -6,7 +6,7 @@ image of a pod is named after decides about the flavour.
 
 A MariaDB that starts as a replica rolls back what nobody had acknowledged, and the last transaction too: its commit is not yet on
 the disk. Its relay log goes at each start of its threads, and it receives that again. A MySQL keeps both after a kill, but for what the
-start gate cuts from its binary log, and goes on in its relay log unless its source is named again. tests/operators/mysql/test_model.py compares the MariaDB with real servers.
+start gate cuts from its binary log, and goes on in its relay log unless its source is named again. tests/operators/mysql/test_model.py compares this with real servers.
 """
 
 from __future__ import annotations
@@ -146,13 +146,17 @@ class Process:
 
     @property
     def position(self) -> Position:
-        """What it executed."""
-        return _position(self.flavor, self.volume.log)
+        """What it executed; to MySQL a commit that waits for an acknowledgement is none yet."""
+        return _position(self.flavor, self._committed())
 
     @property
     def received(self) -> Position:
         """That, and its relay log."""
-        return _position(self.flavor, [*self.volume.log, *self.volume.relay])
+        return _position(self.flavor, [*self._committed(), *self.volume.relay])
+
+    def _committed(self) -> list[Transaction]:
+        waiting = self.volume.pending if self.flavor == "mysql" and self.waits else []
+        return [one for one in self.volume.log if one not in waiting]
 
     def apply(self) -> None:
         """Commit what it received."""
