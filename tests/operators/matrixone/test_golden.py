@@ -113,6 +113,7 @@ DIFFERENCES: Final = {
     "secret": "the dashboard's file holds a password, so it is in a Secret",
     "fixed labels": "labels that select pods cannot be overlaid",
     "startup": "upstream checks an overlay's startup probe and then forgets it",
+    "last words": "the end of the log of a process that failed is kept in the pod's status, so that conditions can quote it",
     "modes": "files are read-only by mode too",
 }
 
@@ -129,7 +130,7 @@ def without_region(table: Json) -> Json:
 
 
 def expected_pod(pod: Json, kind: str, name: str) -> Json:
-    """Upstream's pod with our differences: [no kruise], [one ConfigMap], [no suffix], [grace], [no token], [secret]."""
+    """Upstream's pod with our differences: [no kruise], [one ConfigMap], [no suffix], [grace], [no token], [last words]."""
     out = dict(pod)
     out.pop("readinessGates", None)
     out.setdefault("terminationGracePeriodSeconds", 60) if kind in ("LogSet", "DNSet", "CNSet") else None
@@ -143,6 +144,8 @@ def expected_pod(pod: Json, kind: str, name: str) -> Json:
             path = {"fieldRef": {"fieldPath": f"metadata.labels['{CN_UUID}']"}}
             env["CN_UUID"] = {"name": "CN_UUID", "valueFrom": path}
         mounts = {each["name"]: each for each in one.get("volumeMounts", ()) if each["name"] not in gone}
+        if one["name"] in ("main", "python-udf"):
+            one = {**one, "terminationMessagePolicy": "FallbackToLogsOnError"}
         containers[one["name"]] = {**one, "env": env, "volumeMounts": mounts}
     out["containers"] = containers
     return out
