@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mooring.operators.matrixone.names import CLUSTER
-from mooring.operators.matrixone.types import LogSet
+from mooring.kube.object import controller_of
+from mooring.operators.matrixone.types import LogSet, MatrixOneCluster
 from mooring.operators.workload.last_words import (
     BAD_CONFIGURATION,
     BUCKET_MISSING,
@@ -36,15 +36,10 @@ def remedies_of(log_set: LogSet | None, *, here: bool = False) -> Mapping[str, s
     storage = log_set.spec.shared_storage if log_set is not None and log_set.spec is not None else None
     if log_set is None or storage is None or storage.s3 is None:
         return _ALWAYS
-    cluster = (log_set.metadata.labels or {}).get(CLUSTER)
-    field = "spec.logService.sharedStorage.s3" if cluster else "spec.sharedStorage.s3"
-    of = (
-        f" of MatrixOneCluster {cluster}"
-        if cluster
-        else ""
-        if here
-        else f" of LogSet {log_set.metadata.name}"
-    )
+    owner = controller_of(log_set)
+    field, of = "spec.sharedStorage.s3", "" if here else f" of LogSet {log_set.metadata.name}"
+    if owner is not None and owner.kind == MatrixOneCluster.resource.kind:
+        field, of = "spec.logService.sharedStorage.s3", f" of {owner.kind} {owner.name}"
     secret = storage.s3.secret_ref.name if storage.s3.secret_ref is not None else None
     keys = f"the keys in the Secret {secret}" if secret else "the keys in the environment"
     return {
