@@ -7,8 +7,8 @@ import shutil
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from types import MappingProxyType
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import pytest
@@ -37,14 +37,17 @@ async def leaving(
 
 async def waits(running: asyncio.subprocess.Process) -> None:
     """Wait until it has looked, and sleeps until the next look; or ended."""
-    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
     async with asyncio.timeout(60):
-        while running.returncode is None:
-            with suppress(OSError):
-                for one in children.read_text().split():
-                    if Path(f"/proc/{one}/cmdline").read_bytes() == b"sleep\0001\0":
-                        return
+        while running.returncode is None and not sleeps(running.pid):
             await asyncio.sleep(0.02)
+
+
+def sleeps(pid: int) -> bool:
+    """A child of the process sleeps for a second."""
+    with suppress(OSError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return any(Path(f"/proc/{one}/cmdline").read_bytes() == b"sleep\0001\0" for one in children)
+    return False
 
 
 @asynccontextmanager
