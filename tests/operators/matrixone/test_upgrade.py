@@ -112,7 +112,12 @@ async def test_pods_that_an_earlier_version_made_run_on_under_this_one() -> None
     """Their templates stay as they are, too: a pod that dies comes up as the others of its revision are."""
     async with at_rest() as plane:
         client = plane.client
-        for _, _, _, kind, name in (each.values for each in SETS):
+        workloads: tuple[tuple[type[Object], str], ...] = (
+            *((StatefulSet, name) for name in ("mo-log", "mo-dn")),
+            (Pod, "mo-main-cn-0"),
+            (Deployment, "mo-proxy"),
+        )
+        for kind, name in workloads:
             await as_an_earlier_version(client, kind, name, OLDER)
         for name in ("mo-log-0", "mo-dn-0"):
             await client.delete(Pod, name, namespace="default", grace_period=0)
