@@ -352,8 +352,8 @@ def _cluster(name: str, *, nodes: int = 6) -> Workload:
     )
 
 
-def _mysql(name: str) -> Workload:
-    """The MySQL operator on the servers of bench/mysql_model.py."""
+def _mysql(name: str, *, of: str = "mysql", image: str = "mariadb:10.11") -> Workload:
+    """The MySQL operator on the servers of bench/mysql_model.py; ``of`` begins the workload's name."""
     kind = mysql.MySQLCluster
 
     async def create(client: Client) -> None:
@@ -361,7 +361,7 @@ def _mysql(name: str) -> Workload:
             "apiVersion": kind.resource.api_version,
             "kind": "MySQLCluster",
             "metadata": {"name": "demo", "namespace": "default"},
-            "spec": {"size": 3, "image": "mariadb:10.11"},
+            "spec": {"size": 3, "image": image},
         }
         path = kind.resource.path(namespace="default")
         await client.request("POST", path, body=msgspec.json.encode(document))
@@ -398,7 +398,7 @@ def _mysql(name: str) -> Workload:
         "roll": ((create,), (edit(pod={"labels": {"team": "blue"}}),)),
     }[name]
     return Workload(
-        name=f"mysql-{name}",
+        name=f"{of}-{name}",
         kinds=mysql.KINDS,
         operator=functools.partial(register_mysql, databases=mysql_model.InMemory()),
         given=given,
@@ -445,6 +445,9 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"cluster-{name}": functools.partial(_cluster, name) for name in _CLUSTER},
     **{f"matrixone-{name}": functools.partial(matrixone, name) for name in MATRIXONE},
     **{f"mysql-{name}": functools.partial(_mysql, name) for name in _MYSQL},
+    **{
+        f"mysql97-{name}": functools.partial(_mysql, name, of="mysql97", image="mysql:9.7") for name in _MYSQL
+    },
     **{f"pair-{name}": functools.partial(_cluster, name, nodes=2) for name in _PAIR},
 }
 

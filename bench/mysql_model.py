@@ -1,9 +1,12 @@
-"""MariaDB servers in memory, for campaigns of the MySQL operator in virtual time: what they hold, not how they say it.
+"""MariaDB and MySQL servers in memory, for campaigns of the MySQL operator in virtual time: what they hold, not how they say it.
 
 The simulated nodes tell `World` of pods, and its servers wait at their start gates. `InMemory` shows it to the operator's
-actor. A client writes whenever somebody looks: each write is acknowledged when enough replicas have received it. A server that
-starts as a replica rolls back what nobody had acknowledged, and the last transaction too: its commit is not yet on the disk.
-tests/operators/mysql/test_model.py compares this with real servers.
+actor. A client writes whenever somebody looks: each write is acknowledged when enough replicas have received it. What the
+image of a pod is named after decides about the flavour.
+
+A MariaDB that starts as a replica rolls back what nobody had acknowledged, and the last transaction too: its commit is not yet on
+the disk. Its relay log goes at each start of its threads, and it receives that again. A MySQL keeps both after a kill, but for what the
+start gate cuts from its binary log, and goes on in its relay log unless its source is named again. tests/operators/mysql/test_model.py compares this with real servers.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from mooring.actor import StepFailed
 from mooring.kube.object import Key
 from mooring.kube.objects.core import Pod
 from mooring.operators.mysql import gate, gtid
+from mooring.operators.mysql.flavors import flavor_of
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.moves import (
@@ -33,22 +37,29 @@ from mooring.operators.mysql.moves import (
 )
 from mooring.operators.mysql.names import ORDER
 from mooring.operators.mysql.snapshot import Snapshot
-from mooring.operators.mysql.topology import Member, Replication, SemiSync, Server, Topology
+from mooring.operators.mysql.topology import Flavor, Member, Replication, SemiSync, Server, Topology
+from mooring.operators.mysql.types import TailCut
 from mooring.testing.changes import Change
 from mooring.testing.monitors import Monitor, kept, owned
 from mooring.testing.plane import ControlPlane
 
 __all__ = ["InMemory", "Process", "World", "fall_behind", "monitors", "newest", "stick"]
 
-Transaction = tuple[int, int]
-"""The server_id that made it, and its number."""
+Transaction = tuple[str, int]
+"""The origin that made it (MariaDB: server_id, MySQL: server_uuid), and its number."""
 DAY = 86400.0
+BYTES = 100
+"""Of a transaction in a binary log of MySQL's."""
+VERSIONS: dict[Flavor, str] = {"mariadb": "10.11.19", "mysql": "9.7.4"}
 
 
 @dataclass
 class Volume:
     """What outlives a process."""
 
+    flavor: Flavor = "mariadb"
+    uuid: str = ""
+    """MySQL's server_uuid."""
     log: list[Transaction] = field(default_factory=list)
     pending: list[Transaction] = field(default_factory=list)
     """The end of the log that nobody had acknowledged when the process ended."""
@@ -57,6 +68,15 @@ class Volume:
     source: str = ""
     """Host that it replicates from."""
     relay: list[Transaction] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    """Where each binary log begins, one for each start, as an index of `log`."""
+    read: tuple[str, int] = ("", 0)
+    """File and byte of the source's binary log up to which its transactions were received."""
+
+    @property
+    def end(self) -> tuple[str, int]:
+        """File and byte at which the binary log ends."""
+        return f"binlog.{len(self.files):06d}", BYTES * (1 + len(self.log) - self.files[-1])
 
     def commit(self, transactions: list[Transaction]) -> None:
         """Add to the log."""
@@ -64,14 +84,26 @@ class Volume:
             self.log += transactions
             self.last = transactions[-1]
 
+    def cut(self, where: TailCut, uuid: str) -> None:
+        """What the start gate does: the end of the binary log goes, and what is written later is of a new uuid."""
+        number = int(where.file.rpartition(".")[2])
+        if number > len(self.files):
+            return
+        kept = self.log[: self.files[number - 1] + where.position // BYTES - 1]
+        # What is committed in the tables stays executed.
+        self.log = [one for one in self.log if one in kept or one not in self.pending]
+        del self.files[number:]
+        self.uuid = uuid
+
     def begin(self, *, replica: bool) -> None:
         """What a process finds that starts here."""
-        if replica:
+        if replica and self.flavor == "mariadb":
             lost = [*self.pending, self.last]
             if self.source and self.last is not None:
                 self.relay.insert(0, self.last)
             self.log = [one for one in self.log if one not in lost]
         self.pending, self.last = [], None
+        self.files.append(len(self.log))
 
 
 @dataclass
@@ -90,10 +122,22 @@ class Process:
     """Its applier waits for its own idle threads, until the process ends."""
     acknowledges: bool = False
     waits: bool = False
-    """Commits wait for an acknowledgement."""
+    """Commits wait for acknowledgements."""
+    acks: int = 1
+    """So many."""
     locked: bool = False
     """A switch holds its writes: nothing can be changed here before another server leads."""
     held: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def flavor(self) -> Flavor:
+        """As that of its data."""
+        return self.volume.flavor
+
+    @property
+    def origin(self) -> str:
+        """Of what it writes."""
+        return self.volume.uuid or str(self.server_id)
 
     @property
     def source(self) -> str:
@@ -102,13 +146,17 @@ class Process:
 
     @property
     def position(self) -> Position:
-        """What it executed."""
-        return _position(self.volume.log)
+        """What it executed; to MySQL a commit that waits for an acknowledgement is none yet."""
+        return _position(self.flavor, self._committed())
 
     @property
     def received(self) -> Position:
         """That, and its relay log."""
-        return _position([*self.volume.log, *self.volume.relay])
+        return _position(self.flavor, [*self._committed(), *self.volume.relay])
+
+    def _committed(self) -> list[Transaction]:
+        waiting = self.volume.pending if self.flavor == "mysql" and self.waits else []
+        return [one for one in self.volume.log if one not in waiting]
 
     def apply(self) -> None:
         """Commit what it received."""
@@ -128,6 +176,7 @@ class World:
         self.volumes: dict[str, Volume] = {}
         self.acknowledged: list[Transaction] = []
         self.violations: list[str] = []
+        self._uuids = 0
         self.writing = True
         """A client writes whenever somebody looks; else only by `write`."""
         _newest[:] = [self]
@@ -176,9 +225,11 @@ class World:
 
     def write(self, one: Process) -> None:
         """One transaction; it is acknowledged when `live` has it received."""
-        number = 1 + max((seq for _, seq in one.volume.log), default=0)
-        one.volume.commit([(one.server_id, number)])
-        one.volume.pending.append((one.server_id, number))
+        # MariaDB's numbers ascend over all servers, MySQL's over one.
+        known = (seq for origin, seq in one.volume.log if one.flavor == "mariadb" or origin == one.origin)
+        made = (one.origin, 1 + max(known, default=0))
+        one.volume.commit([made])
+        one.volume.pending.append(made)
 
     def _start(self) -> None:
         for entry in self.store.collection("pods"):
@@ -187,11 +238,22 @@ class World:
             order = gate.parse((meta.get("annotations") or {}).get(ORDER, ""))
             if uid in self.processes or uid not in self.pods or order is None or order.start != 1:
                 continue
-            name = meta["name"]
-            volume = self.volumes.setdefault(self._claim(name), Volume())
-            if order.fresh:
-                volume = self.volumes[self._claim(name)] = Volume()
+            name, claim = meta["name"], self._claim(meta["name"])
+            if order.fresh or claim not in self.volumes:
+                self.volumes[claim] = self.formatted(_flavor(entry.obj))
+            volume = self.volumes[claim]
+            if order.cut is not None:
+                volume.cut(order.cut, self._uuid())
             self.processes[uid] = self.start(name, order.server_id, volume, replica=order.role == "replica")
+
+    def formatted(self, flavor: Flavor) -> Volume:
+        """An empty one."""
+        return Volume(flavor=flavor, uuid=self._uuid() if flavor == "mysql" else "")
+
+    def _uuid(self) -> str:
+        """They ascend, so that runs are alike."""
+        self._uuids += 1
+        return f"{self._uuids:08x}-0000-0000-0000-000000000000"
 
     def start(self, pod: str, server_id: int, volume: Volume, *, replica: bool) -> Process:
         """A process on a volume."""
@@ -208,9 +270,10 @@ class World:
             return
         known = {*one.volume.log, *one.volume.relay}
         one.volume.relay += [each for each in source.volume.log if each not in known]
+        one.volume.read = source.volume.end
 
     def _acknowledge(self, one: Process) -> None:
-        if not one.waits or any(not other.slow for other in self._acking(one)):
+        if not one.waits or sum(not other.slow for other in self._acking(one)) >= one.acks:
             self.acknowledged += one.volume.pending
             one.volume.pending.clear()
 
@@ -235,11 +298,15 @@ class World:
                 connecting=one.receives and source is None,
                 sql_running=one.applies,
                 lag=0.0,
+                source_file=one.volume.read[0] if one.flavor == "mysql" else "",
+                source_position=one.volume.read[1] if one.flavor == "mysql" else 0,
                 deadlocked=one.applies and one.stuck and bool(one.volume.relay),
             )
         return Server(
-            version="10.11.19",
+            flavor=one.flavor,
+            version=VERSIONS[one.flavor],
             server_id=one.server_id,
+            server_uuid=one.volume.uuid,
             read_only=one.read_only,
             executed=one.position,
             received=one.received,
@@ -248,6 +315,7 @@ class World:
             semi_sync=SemiSync(
                 source=one.waits,
                 replica=one.acknowledges,
+                acks=one.acks,
                 timeout=DAY,
                 clients=len(self._acking(one)),
                 waiting=len(one.volume.pending) if one.waits else 0,
@@ -279,11 +347,17 @@ def fall_behind(pod: str) -> None:
     world.live()
 
 
-def _position(log: list[Transaction]) -> Position:
-    newest_of: dict[int, int] = {}
+def _position(flavor: Flavor, log: list[Transaction]) -> Position:
+    if flavor == "mysql":
+        return gtid.parse_mysql(",".join(f"{uuid}:{number}" for uuid, number in log))
+    newest_of: dict[str, int] = {}
     for server, number in log:
         newest_of[server] = max(number, newest_of.get(server, 0))
-    return gtid.parse("mariadb", ",".join(f"0-{server}-{number}" for server, number in newest_of.items()))
+    return gtid.parse_mariadb(",".join(f"0-{server}-{number}" for server, number in newest_of.items()))
+
+
+def _flavor(pod: Any) -> Flavor:
+    return next(found for one in pod["spec"]["containers"] if (found := flavor_of(one["image"], "auto")))
 
 
 class InMemory:
@@ -336,12 +410,15 @@ def _found(world: World, target: Target) -> Process:
 
 def _follow(world: World, move: Follow) -> None:
     for target in move.targets:
-        _point(_found(world, target), move.source_host, acknowledges=target.name in move.acking)
+        one = _found(world, target)
+        again = move.again or (target.name in move.refetch and not (one.applies or one.receives))
+        _point(one, move.source_host, acknowledges=target.name in move.acking, again=again)
 
 
-def _point(one: Process, host: str, *, acknowledges: bool) -> None:
+def _point(one: Process, host: str, *, acknowledges: bool, again: bool = False) -> None:
+    if one.source != host or again or (one.flavor == "mariadb" and not one.applies):
+        one.volume.relay = []  # what was not applied is fetched again
     if one.source != host or not one.applies:
-        one.volume.relay = []  # both threads start: what was not applied is fetched again
         one.slow = False
     one.read_only, one.waits = True, False
     one.volume.pending.clear()
@@ -360,7 +437,7 @@ def _promote(world: World, move: Promote) -> None:
     one.apply()
     if not one.position.contains(move.expected):
         raise StepFailed(f"{one.pod} lacks what it was chosen for")
-    one.volume.source, one.acknowledges, one.waits = "", False, move.semi_sync
+    one.volume.source, one.acknowledges, one.waits, one.acks = "", False, move.semi_sync, move.acks or 1
     one.read_only = False
     for target in move.others:
         other = world.at(target.host)
@@ -386,7 +463,8 @@ def _switch(world: World, move: Switch) -> None:
 
 
 def _durability(world: World, move: SetDurability) -> None:
-    _found(world, move.primary).waits = move.semi_sync
+    primary = _found(world, move.primary)
+    primary.waits, primary.acks = move.semi_sync, move.acks or 1
     for target in move.silent:
         _found(world, target).acknowledges = False
 
@@ -445,8 +523,8 @@ def _one_acknowledges(change: Change) -> str:
     able = []
     for one in world.processes.values():
         ackers = [other for other in world.processes.values() if other.acknowledges and other.receives]
-        followed = any(world.of(other.source.partition(".")[0]) is one for other in ackers)
-        if not one.read_only and (followed or not one.waits):
+        followers = [other for other in ackers if world.of(other.source.partition(".")[0]) is one]
+        if not one.read_only and (len(followers) >= one.acks or not one.waits):
             able.append(one.pod)
     return f"{' and '.join(sorted(able))} can both acknowledge writes" if len(able) > 1 else ""
 

@@ -101,8 +101,6 @@ def _of_full() -> dict[str, Callable[[], object]]:
         **_of_packages(),
         "versitygw": versitygw,
         "kubectl": lambda: build(KUBECTL),
-        "specs": lambda: build(SPECS),
-        **{f"image {name}": partial(pods.build, name) for name in pods.IMAGES},
     }
 
 
@@ -129,6 +127,8 @@ TIERS: dict[str, dict[str, Callable[[], object]]] = {
         "prometheus": prometheus,
         "promtool": promtool,
         "image matrixone": lambda: recipes.build("matrixone"),
+        "specs": lambda: build(SPECS),
+        **{f"image {name}": partial(pods.build, name) for name in pods.IMAGES},
         **{f"redis {version}": partial(redis_servers.build, version) for version in redis_servers.VERSIONS},
         **_of_packages(),
     },

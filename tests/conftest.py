@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hack.build import prepare
+from hack.build import prepare, versitygw
 from hack.images import pods
 from hack.images.debian import DebianError
 from hack.kubernetes.binaries import SERVERS, BuildError, build
@@ -81,10 +81,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests with the operator they are about, and begin with the longest files.
 
     A worker takes whole files: one that begins a long one at the end of a tier lets the others wait for it.
+    The S3 server is compiled first, for minutes on a machine that never did: its tests are of the tier ``full``.
     """
     for item in items:
         if marker := marker_of(item.path):
             item.add_marker(marker)
+        if "s3" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.full)
     rank = {TESTS / file: number for number, file in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
@@ -100,6 +103,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
                 build(SERVERS)
             if on_a_node and os.geteuid() == 0:
                 prepare(["cluster"])
+            if "s3" in fixtures:
+                versitygw()
             if "spec_programs" in fixtures:
                 Programs.built()
             if "pod_images" in fixtures:

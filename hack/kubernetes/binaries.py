@@ -184,7 +184,7 @@ def _compile(
     tags: str = "",
     more: Mapping[str, str] | None = None,
 ) -> None:
-    verb = ["test", "-c"] if output.suffix == ".test" else ["build"]
+    verb = ["test", "-c", "-vet=off"] if output.suffix == ".test" else ["build"]
     flags = [*_FLAGS, *(["-tags", tags] if tags else [])]
     command = [str(go.program), *verb, *flags, "-ldflags", ldflags, "-o", str(output), package]
     done = _run(command, deadline=_BUILD_DEADLINE, cwd=cwd, env={**_environment(), **(more or {})})

@@ -23,29 +23,47 @@ from mooring.operators.mysql.specs import Specs
 from mooring.testing.faults import Plan
 from mooring.testing.workload import Workload, play
 
+FLAVORS = pytest.mark.parametrize("of", ["mysql", "mysql97"], ids=["mariadb", "mysql"])
 
-async def test_replicas_whose_appliers_stand_still_apply_again() -> None:
-    trace = await play(WORKLOADS["mysql-applier"](), Plan())
+
+@FLAVORS
+async def test_replicas_whose_appliers_stand_still_apply_again(of: str) -> None:
+    trace = await play(WORKLOADS[f"{of}-applier"](), Plan())
 
     assert not trace.violations, trace.violations[:10]
     assert sum(1 for at, _ in trace.requests if at.startswith("DELETE") and "/pods/demo-" in at) == 2
     assert not any(one.stuck for one in mysql_model.newest().processes.values())
 
 
-def uneven() -> Workload:
-    """The primary is lost while demo-1 lacks what demo-2 acknowledged."""
-    whole = WORKLOADS["mysql-failover"]()
+def behind(of: str, *pods: str) -> Workload:
+    """The primary is lost while these replicas lack what it wrote last."""
+    whole = WORKLOADS[f"{of}-failover"]()
 
     async def lose_primary(client: Client) -> None:
-        mysql_model.fall_behind("demo-1")
+        for pod in pods:
+            mysql_model.fall_behind(pod)
         for step in whole.steps:
             await step(client)
 
     return changed(whole, steps=(lose_primary,))
 
 
-async def test_of_two_replicas_the_one_that_acknowledged_more_leads() -> None:
-    trace = await play(uneven(), Plan())
+@pytest.mark.parametrize("cut", [True, False], ids=["cut", "whole"])
+async def test_an_old_primary_of_mysql_keeps_its_data_where_what_nobody_acknowledged_is_cut(
+    cut: bool,
+) -> None:
+    with mock.patch.object(failover, "CUT", frozenset({"mysql"} if cut else ())):
+        trace = await play(behind("mysql97", "demo-1", "demo-2"), Plan())
+
+    assert not trace.violations, trace.violations[:10]
+    old = mysql_model.newest().of("demo-0")
+    assert old is not None
+    assert (len(old.volume.files) == 2) is cut, "a start before the loss and one after it, or a new volume"
+
+
+@FLAVORS
+async def test_of_two_replicas_the_one_that_acknowledged_more_leads(of: str) -> None:
+    trace = await play(behind(of, "demo-1"), Plan())
 
     assert not trace.violations, trace.violations[:10]
     assert [one.pod for one in mysql_model.newest().processes.values() if not one.read_only] == ["demo-2"]
@@ -153,8 +171,10 @@ STRANGER, ALONE = "takes writes and was never recorded", "is started again, and 
 PLANTED = (
     Planted(patch=all_at_once, workload=WORKLOADS["mysql-applier"], says=ALONE),
     Planted(patch=those_that_leave_count, workload=WORKLOADS["mysql-applier"], says=ALONE),
-    Planted(patch=any_replica_may_lead, workload=uneven, says=LOST),
+    Planted(patch=any_replica_may_lead, workload=lambda: behind("mysql", "demo-1"), says=LOST),
+    Planted(patch=any_replica_may_lead, workload=lambda: behind("mysql97", "demo-1"), says=LOST),
     Planted(patch=switch_without_holding_writes, workload=WORKLOADS["mysql-switch"], says=LOST),
+    Planted(patch=switch_without_holding_writes, workload=WORKLOADS["mysql97-switch"], says=LOST),
     Planted(patch=two_primaries_for_a_while, workload=WORKLOADS["mysql-switch"], says=BOTH),
     Planted(patch=promoted_before_it_is_recorded, workload=WORKLOADS["mysql-failover"], says=STRANGER),
     Planted(

@@ -81,6 +81,9 @@ def test_without_home_the_cache_is_that_of_the_user_database(tmp_path: Path) -> 
     assert done.stdout.startswith(f"{tmp_path}/.cache/mooring/env/"), done.stderr
 
 
+@pytest.mark.timeout(
+    300
+)  # pip fetches what builds the package: minutes on a machine that builds something else too
 def test_an_installed_package_brings_the_example_of_the_demo(tmp_path: Path) -> None:
     for name in ("src", "examples"):
         shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -80,6 +80,8 @@ def plain_user(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr(tests, "ensure", lambda programs: None)
     monkeypatch.setattr(tests, "_pytest", pytest_runs)
     monkeypatch.setattr(tests, "_building", lambda root, tiers: nullcontext(lambda: None))
+    monkeypatch.setattr(tests, "_build", lambda root: 0)
+    monkeypatch.setattr(tests, "_build_for", lambda tier, root: 0)
     monkeypatch.setenv("PATH", os.environ["PATH"])  # the command adds to it
     monkeypatch.delenv("CI", raising=False)
     return ran

@@ -9,7 +9,7 @@ from hack.images import pods
 from hack.kubernetes.embedded import plane_with_nodes
 from hack.kubernetes.specs import PODS_LIST, Programs, load, run_all
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 #: One or two of each area, of those that take a few seconds; all of them: `make specs PODS=1`.
 CHOSEN = (

@@ -249,15 +249,15 @@ async def test_what_only_the_children_refuse_is_said_and_touches_nothing(cluster
     stage = await cluster()
     before = await incarnations(stage)
 
-    await stage.patch({"annotations": {"not a key": "x"}})
+    await stage.patch({"toleRations": [{"key": "db", "operator": "Nearly"}]})
 
     async def said() -> bool:
         return (await stage.condition("Stalled"))[0] == "True"
 
     await stage.bed.until(said, "the refusal is shown")
-    assert "not a key" in (await stage.condition("Stalled"))[2]
+    assert "Nearly" in (await stage.condition("Stalled"))[2]
     assert await incarnations(stage) == before
-    await stage.patch({"annotations": None})
+    await stage.patch({"toleRations": None})
     await stage.exact()
 
 

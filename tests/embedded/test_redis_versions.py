@@ -108,7 +108,9 @@ async def everywhere(stage: RedisStage, count: int) -> None:
         assert await stage.kept(pod.metadata.name or "", count) == count, pod.metadata.name
 
 
-@pytest.mark.parametrize("persistence", [True, False], ids=["persistent", "in-memory"])
+@pytest.mark.parametrize(
+    "persistence", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["persistent", "in-memory"]
+)
 async def test_no_restart_costs_a_key(old_bed: Bed, version: str, persistence: bool) -> None:
     document = manifest("old", persistence=persistence, sentinel_settings=QUICK_SENTINELS)
     document["spec"]["image"] = document["spec"]["sentinel"]["image"] = f"redis:{version}"
@@ -138,6 +140,7 @@ async def test_no_restart_costs_a_key(old_bed: Bed, version: str, persistence: b
     await stage.delete(claims=True)
 
 
+@pytest.mark.nightly
 async def test_a_second_master_follows_the_first(old_bed: Bed, version: str) -> None:
     document = manifest("old", sentinel_settings=QUICK_SENTINELS)
     document["spec"]["image"] = document["spec"]["sentinel"]["image"] = f"redis:{version}"

@@ -148,6 +148,7 @@ async def test_a_mysql_cluster_without_room_holds_writes_and_loses_nothing(
         await mysql.delete(claims=True)
 
 
+@pytest.mark.nightly
 async def test_volumes_of_mysql_and_of_a_redis_cluster_grow_as_well(bed: Bed) -> None:
     mysql = MySQLStage(bed, "files", flavor="mariadb")
     declared = mysql_manifest("files", size=1)

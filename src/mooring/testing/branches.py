@@ -149,7 +149,8 @@ class Branches:
             del self._running[reading]
             os.close(reading)
             status = os.waitpid(pid, 0)[1]
-            gone = Outcome([f"its process ended with status {status}"], missed=False, cpu_seconds=0.0)
+            said = f"its process ended with status {status}" if ended else f"not done within {LIMIT:.0f} s"
+            gone = Outcome([said], missed=False, cpu_seconds=0.0)
             self._told(plan, msgspec.json.decode(text, type=Outcome) if text else gone)
 
     def _abandon(self) -> None:

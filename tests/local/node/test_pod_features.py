@@ -14,6 +14,8 @@ from mooring.kube.objects.core import Pod, Secret
 from mooring.local.node.logs import read
 from mooring.local.node.pod import PodWorker
 from mooring.local.node.sandbox import can_become
+from mooring.operators.workload.containers import FROM_LOG
+from mooring.operators.workload.pods import pod_of
 
 from .bed import Bed, pod, privileged, until
 
@@ -69,6 +71,31 @@ async def test_a_failed_program_without_a_message_is_quoted_from_its_log(tmp_pat
         policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
         await says(there, **sh("echo broken >&2; exit 1", **policy))
         assert end_of(there)["message"] == "broken\n"
+
+
+async def test_of_a_program_that_keeps_ending_an_operator_quotes_the_line_that_tells(tmp_path: Path) -> None:
+    """A panic as Go writes it, after more log than is kept; what fails is a key that an object store does not take."""
+    panic = "panic: internal error: bad s3 config: api error SignatureDoesNotMatch: check your key, access_key_id=mine-alone"
+    noise = "i=0; while [ $i -lt 200 ]; do echo 2026/11/29 14:00:00.1 +0000 INFO line $i; i=$((i + 1)); done"
+    stack = r"\n\ngoroutine 1 [running]:\nmain.main()\n\t/src/main.go:121 +0x32a\n"
+    container = sh(f"{noise}; printf '%b' '{panic}{stack}' >&2; exit 2", terminationMessagePolicy=FROM_LOG)
+    async with Bed(tmp_path) as there:
+        there.run(pod(containers=[container], restartPolicy="Always"))
+
+        def waits() -> bool:
+            state = there.container().get("state", {})
+            return bool(state.get("waiting", {}).get("reason") == "CrashLoopBackOff")
+
+        await until(waits)
+        found = decode(
+            {"metadata": {"name": "p"}, "spec": {"containers": [container]}, "status": there.status()}, Pod
+        )
+    name = there.container()["name"]
+    made = pod_of(
+        found, component=name, claims={}, born=None, remedies={"StorageRefused": "check the Secret"}
+    )
+    line = panic.replace("mine-alone", "[redacted]")
+    assert made.trouble_message == f'the server keeps ending: "{line}"; check the Secret'
 
 
 async def test_the_log_of_a_success_is_no_message(tmp_path: Path) -> None:

@@ -105,14 +105,16 @@ DIFFERENCES: Final = {
     "one ConfigMap": "gossip and bootstrap files are in the one content-named ConfigMap, so that pods restart with their own",
     "no suffix": "a ConfigMap is named by its content, so no annotation says which of its keys counts",
     "no kruise": "OpenKruise's readiness gates need OpenKruise",
-    "grace": "60 s to stop: exits of 11 to 18 s are normal",
+    "grace": "60 s to stop: exits of 11 to 18 s are normal, and a proxy waits up to 30 s for its clients",
     "no token": "MatrixOne does not talk to the API server",
     "identity": "the operator knows a compute node's UUID and passes it, rather than have the script compute it",
     "own pods": "compute nodes are pods of their own, with claims by name and a host name",
     "sweep": "a draining pod that somebody deletes waits until the proxies have moved its sessions",
+    "leaves": "a proxy that is to end serves until no node finds it any more, and half a minute for its clients to leave",
     "secret": "the dashboard's file holds a password, so it is in a Secret",
     "fixed labels": "labels that select pods cannot be overlaid",
     "startup": "upstream checks an overlay's startup probe and then forgets it",
+    "last words": "the end of the log of a process that failed is kept in the pod's status, so that conditions can quote it",
     "modes": "files are read-only by mode too",
 }
 
@@ -129,10 +131,10 @@ def without_region(table: Json) -> Json:
 
 
 def expected_pod(pod: Json, kind: str, name: str) -> Json:
-    """Upstream's pod with our differences: [no kruise], [one ConfigMap], [no suffix], [grace], [no token], [secret]."""
+    """Upstream's pod with our differences: [no kruise], [one ConfigMap], [no suffix], [grace], [no token], [last words]."""
     out = dict(pod)
     out.pop("readinessGates", None)
-    out.setdefault("terminationGracePeriodSeconds", 60) if kind in ("LogSet", "DNSet", "CNSet") else None
+    out.setdefault("terminationGracePeriodSeconds", 60) if kind != "WebUI" else None
     out["automountServiceAccountToken"] = bool(pod.get("serviceAccountName"))
     gone = {"bootstrap", "gossip"}
     out["volumes"] = {one["name"]: one for one in pod.get("volumes", ()) if one["name"] not in gone}
@@ -143,6 +145,8 @@ def expected_pod(pod: Json, kind: str, name: str) -> Json:
             path = {"fieldRef": {"fieldPath": f"metadata.labels['{CN_UUID}']"}}
             env["CN_UUID"] = {"name": "CN_UUID", "valueFrom": path}
         mounts = {each["name"]: each for each in one.get("volumeMounts", ()) if each["name"] not in gone}
+        if one["name"] in ("main", "python-udf"):
+            one = {**one, "terminationMessagePolicy": "FallbackToLogsOnError"}
         containers[one["name"]] = {**one, "env": env, "volumeMounts": mounts}
     out["containers"] = containers
     return out
@@ -276,7 +280,20 @@ def config_volume(made: Made, wanted: Json, ours: Json) -> None:
     wanted["volumes"].pop("config", None)
 
 
-POD_DIFFERENCES: Final[tuple[Callable[[Made, Json, Json], None], ...]] = (drop_region, own_pod, config_volume)
+def leaves(made: Made, wanted: Json, ours: Json) -> None:
+    """[leaves]"""
+    if made.kind == "ProxySet":
+        hook = ours["containers"]["main"].pop("lifecycle")
+        assert set(hook) == {"preStop"}
+        assert hook["preStop"]["exec"]["command"][:2] == ["/bin/sh", "-c"]
+
+
+POD_DIFFERENCES: Final[tuple[Callable[[Made, Json, Json], None], ...]] = (
+    drop_region,
+    own_pod,
+    config_volume,
+    leaves,
+)
 
 
 def test_labels_annotations_and_selector_are_upstreams(made: Made, golden: Json) -> None:

@@ -301,7 +301,7 @@ def test_a_new_set_is_asked_for_every_pod_that_an_old_one_left() -> None:
 
 def test_a_left_proxy_goes_once_the_deployment_serves_and_one_at_a_time() -> None:
     old = (ProxyPod(name="mo-proxy-a", ordinal=0, uid="a"), ProxyPod(name="mo-proxy-b", ordinal=0, uid="b"))
-    starts = deployed.Snapshot(replicas=1, there=1, updated=1, seen=True, left=old)
+    starts = deployed.Snapshot(now=NOW, replicas=1, there=1, updated=1, seen=True, left=old)
     assert waits(deployed.decide(starts)).reason == "PodsStarting"
     serves = changed(starts, ready=1)
     first = deployed.decide(serves)

@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from bench.campaign import WORKLOADS
 
 from mooring.kube import Client, MergePatch
-from mooring.kube.objects.apps import StatefulSet, StatefulSetSpec
+from mooring.kube.object import decode
+from mooring.kube.objects.admissionregistration import (
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
+from mooring.kube.objects.apps import Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec
 from mooring.kube.objects.core import Container, Pod, PodSpec, PodTemplateSpec, Service
 from mooring.kube.objects.meta import Condition, LabelSelector, ObjectMeta
 from mooring.kube.objects.policy import PodDisruptionBudget
@@ -51,6 +57,27 @@ async def lose_primary(plane: ControlPlane) -> None:
     assert conditions["Ready"].status == "True", conditions["Ready"]
 
 
+async def forbid(client: Client, what: str, *, group: str = "", unless: str, message: str) -> None:
+    """The administrator's policy, which the operator cannot know."""
+    metadata = {"metadata": {"name": what}}
+    rule = {
+        "apiGroups": [group],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": [what],
+    }
+    check = {"expression": unless, "message": message}
+    policy = {**metadata, "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [check]}}
+    binding = {**metadata, "spec": {"policyName": what, "validationActions": ["Deny"]}}
+    await client.create(decode(policy, ValidatingAdmissionPolicy))
+    await client.create(decode(binding, ValidatingAdmissionPolicyBinding))
+
+
+async def forbid_public_services(client: Client) -> None:
+    unless = "!has(object.metadata.annotations) || !('public' in object.metadata.annotations)"
+    await forbid(client, "services", unless=unless, message="no Service is public here")
+
+
 async def test_another_primary_leads_while_the_name_of_a_child_is_taken() -> None:
     async with created() as plane:
         client = plane.client
@@ -81,10 +108,11 @@ async def test_another_primary_leads_while_a_service_cannot_be_as_declared() -> 
             await client.patch(MySQLCluster, "demo", body, namespace="default")
             await plane.settle(5)
 
-        await annotated({"not a key": "v"})
+        await forbid_public_services(client)
+        await annotated({"public": "yes"})
         _, said = await seen(client)
         assert (said["Stalled"].status, said["Stalled"].reason) == ("True", "InvalidSpec"), said
-        assert "not a key" in (said["Stalled"].message or "")
+        assert "no Service is public here" in (said["Stalled"].message or "")
         assert said["Ready"].status == "True", said["Ready"]
 
         await lose_primary(plane)
@@ -101,10 +129,11 @@ async def test_nothing_is_rolled_while_a_child_cannot_be_as_declared() -> None:
         client = plane.client
         pods = {one.metadata.uid for one in (await client.list(Pod, namespace="default")).items}
         spec = {
-            "services": {"primary": {"annotations": {"not a key": "v"}}},
+            "services": {"primary": {"annotations": {"public": "yes"}}},
             "pod": {"labels": {"team": "shop"}},
             "size": 4,
         }
+        await forbid_public_services(client)
         await client.patch(MySQLCluster, "demo", MergePatch({"spec": spec}), namespace="default")
         await plane.settle(60)
         assert {one.metadata.uid for one in (await client.list(Pod, namespace="default")).items} == pods
@@ -137,3 +166,51 @@ async def test_a_set_of_somebody_else_is_left_alone() -> None:
         assert (said["Stalled"].status, said["Stalled"].reason) == ("True", "NameTaken"), said
         after = await client.get(StatefulSet, "other", namespace="default")
         assert after.metadata.resource_version == before.metadata.resource_version
+
+
+async def archive(plane: ControlPlane, archived: dict[str, Any] | None) -> Condition | None:
+    """Declare an archive, and what is said of it then."""
+    body = MergePatch({"spec": {"archive": archived}})
+    await plane.client.patch(MySQLCluster, "demo", body, namespace="default")
+    await plane.settle(5)
+    return (await seen(plane.client))[1].get("Archived")
+
+
+CLAIM = {"target": {"claim": {"name": "archive"}}}
+
+
+async def test_an_archiver_that_is_refused_is_made_as_soon_as_the_declaration_is_corrected() -> None:
+    async with created() as plane:
+        client = plane.client
+        unless = "object.spec.template.spec.containers.all(one, one.resources.limits.memory == '1Gi')"
+        await forbid(client, "deployments", group="apps", unless=unless, message="the limit is 1Gi")
+        said = await archive(plane, CLAIM)
+        assert said is not None
+        assert (said.status, said.reason) == ("False", "ArchiverNotMade")
+        assert "ApplyArchive: the API server refused it" in (said.message or "")
+        assert "the limit is 1Gi" in (said.message or "")
+        conditions = (await seen(client))[1]
+        assert (conditions["Stalled"].status, conditions["Ready"].status) == ("False", "True")
+
+        limits = {"cpu": "1", "memory": "1Gi"}
+        await archive(plane, {**CLAIM, "resources": {"limits": limits}})  # well before TRY_AGAIN
+        assert await client.get(Deployment, "demo-archive", namespace="default")
+
+
+async def test_the_remedy_for_the_taken_name_of_an_archiver_is_not_to_rename_the_cluster() -> None:
+    async with created() as plane:
+        metadata = ObjectMeta(name="demo-archive", namespace="default")
+        labels = {"app": "theirs"}
+        template = PodTemplateSpec(
+            metadata=ObjectMeta(labels=labels),
+            spec=PodSpec(containers=[Container(name="any", image="mariadb:10.11")]),
+        )
+        spec = DeploymentSpec(replicas=0, selector=LabelSelector(match_labels=labels), template=template)
+        await plane.client.create(Deployment(metadata=metadata, spec=spec))
+        said = await archive(plane, CLAIM)
+        assert said is not None
+        assert said.reason == "ArchiverNotMade"
+        assert "Deployment default/demo-archive exists" in (said.message or "")
+        assert (said.message or "").endswith("; delete that object, or remove spec.archive")
+        assert (await seen(plane.client))[1]["Stalled"].status == "False"
+        assert await archive(plane, None) is None

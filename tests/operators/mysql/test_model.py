@@ -1,7 +1,7 @@
-"""The servers in memory of the campaign (bench/mysql_model.py) say what MariaDB 10.11 says after the same steps.
+"""The servers in memory of the campaign (bench/mysql_model.py) say what MariaDB 10.11 and MySQL 9.7 say after the same steps.
 
-Three real servers and three of the model bear the same server_ids, so that even their positions are the same. What a real one
-does in its own time (a receiver connects, an applier applies) is waited for.
+Three real servers and three of the model bear the same server_ids and server_uuids, so that even their positions are the same. What
+a real one does in its own time (a receiver connects, an applier applies) is waited for. MySQL 8.4 is in no suite of Debian's.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from mooring.operators.mysql.moves import (
     Target,
 )
 from mooring.operators.mysql.topology import Server
+from mooring.operators.mysql.types import TailCut
 from mooring.testing.mysql import Servers, TestServer
 
+from .test_gate import cut
 from .test_steps import Bench
 
 pytestmark = [pytest.mark.embedded, pytest.mark.nightly]
@@ -37,6 +39,7 @@ pytestmark = [pytest.mark.embedded, pytest.mark.nightly]
 WITHIN: Final = 15.0
 """Seconds that real servers may take to come to what the model is at once."""
 LINK: Final = ("io_running", "connecting", "sql_running", "by_gtid", "deadlocked")
+# MySQL's number of clients stays as it was until the next transaction: it is read as "at most so many".
 SEMI: Final = ("source", "replica", "acks", "after_sync", "clients", "waiting")
 LATE: Final = {"innodb_flush_log_at_timeout": "2700"}
 """Nothing but the next transaction brings a commit to the disk: by default that happens within a second, at any time."""
@@ -51,9 +54,10 @@ def told(server: Server, hosts: dict[str, str]) -> Told:
         "read_only": server.read_only,
         "executed": server.executed.text(),
         "received": server.received.text(),
+        "uuid": server.server_uuid,
         "follows": hosts[link.host] if link is not None else None,
         **{one: getattr(link, one) for one in LINK if link is not None},
-        **{one: getattr(semi, one) for one in SEMI},
+        **{one: getattr(semi, one) for one in SEMI if one != "clients" or server.flavor == "mariadb"},
         "timeout": semi.timeout if semi.source else None,
     }
 
@@ -69,7 +73,8 @@ class Both:
             cast(Any, SimpleNamespace(server=SimpleNamespace(cluster=SimpleNamespace(store=store))))
         )
         self.world.writing = False
-        self.volumes = {one.name: Volume() for one in servers}
+        self.volumes = {one.name: Volume(flavor=one.flavor) for one in servers}
+        self.ends: dict[str, TailCut] = {}
         self.writes: list[asyncio.Task[Any]] = []
         self.rows = 0
         for one in servers:
@@ -82,6 +87,12 @@ class Both:
 
     def process(self, name: str) -> Process:
         return self.world.processes[name]
+
+    async def named(self) -> None:
+        """The model's servers get the uuids that the real ones gave themselves."""
+        for name, one in self.real.items():
+            if name in self.world.processes:
+                self.volumes[name].uuid = (await self.bench.see(one)).server_uuid
 
     # --- what is done to both
 
@@ -126,10 +137,18 @@ class Both:
         self.real[name].kill(signal.SIGKILL)
         await self.compare(f"the end of {name}")
 
-    async def start(self, name: str) -> None:
-        """As a replica."""
-        await self.real[name].boot("--init-rpl-role=SLAVE")
+    async def start(self, name: str, *, cut_after: str = "") -> None:
+        """As a replica; MySQL's binary log is cut where the receiver of the other server had read up to."""
+        if cut_after:
+            link = (await self.bench.see(self.real[cut_after])).replication
+            read = self.process(cut_after).volume.read
+            assert link is not None
+            cut(self.real[name].directory, f"1 replica 5 cut {link.source_file} {link.source_position}")
+            self.volumes[name].cut(TailCut(file=read[0], position=read[1]), "")
+        words = ("--init-rpl-role=SLAVE",) if self.real[name].flavor == "mariadb" else ()
+        await self.real[name].boot(*words)
         self._begin(self.real[name], replica=True)
+        await self.named()
         await self.compare(f"the start of {name}")
 
     # --- what they say
@@ -161,17 +180,36 @@ class Both:
         return told(await self.bench.see(self.real[name]), hosts)
 
 
-@pytest.fixture
-async def both() -> Any:
-    async with Servers("mariadb:10.11") as servers:
+async def _both(image: str) -> Any:
+    async with Servers(image) as servers:
         bench = Bench(servers)
         made = Both(bench, await servers.start(3, **LATE))
+        await made.named()
         yield made
         for one in made.writes:
             one.cancel()
         await asyncio.gather(*made.writes, return_exceptions=True)
         bench.holds.close()
         bench.dial.close()
+
+
+@pytest.fixture(params=["mariadb:10.11", "mysql:9.7"])
+async def both(request: pytest.FixtureRequest) -> Any:
+    """Of either flavour."""
+    async for made in _both(request.param):
+        yield made
+
+
+@pytest.fixture
+async def mariadb() -> Any:
+    async for made in _both("mariadb:10.11"):
+        yield made
+
+
+@pytest.fixture
+async def mysql() -> Any:
+    async for made in _both("mysql:9.7"):
+        yield made
 
 
 async def founded(both: Both) -> None:
@@ -199,7 +237,7 @@ async def founded(both: Both) -> None:
     await both.run(SetDurability, primary="s-1", semi_sync=True, acks=1)
 
 
-async def test_the_model_says_what_mariadb_says_of_a_failover_and_a_switch_back(both: Both) -> None:
+async def test_the_model_says_what_servers_say_of_a_failover_and_a_switch_back(both: Both) -> None:
     await founded(both)
     await both.write("s-1")
 
@@ -232,23 +270,58 @@ async def test_the_model_says_what_mariadb_says_of_a_failover_and_a_switch_back(
     await both.run(Demote, target="s-1")
 
 
-async def test_the_model_says_what_mariadb_says_of_a_tail_that_nobody_acknowledged(both: Both) -> None:
+async def with_a_tail(both: Both) -> None:
+    """s-1 was killed while a write waited for an acknowledgement, and s-2 and s-3 are fenced."""
     await founded(both)
     await both.write("s-1")
     await both.run(Fence, targets=["s-2", "s-3"])
     await both.write("s-1", waits=True)
-
     await both.kill("s-1")
+
+
+async def lead_on(both: Both) -> None:
+    """s-3 leads, s-2 follows."""
     await both.run(
         Promote, target="s-3", expected=both.process("s-3").received, acks=1, semi_sync=True, others=["s-2"],
         source_host="s-3", acking=frozenset({"s-2"}),
     )  # fmt: skip
-    await both.start("s-1")
+
+
+async def come_back(both: Both) -> None:
+    """s-1 follows s-3."""
     await both.run(Follow, targets=["s-1"], source="s-3", source_host="s-3", acking=frozenset({"s-1"}))
     await both.write("s-3")
 
 
-async def test_the_model_says_what_mariadb_says_of_a_replica_that_starts_again(both: Both) -> None:
+async def test_the_model_says_what_mariadb_says_of_a_tail_that_nobody_acknowledged(mariadb: Both) -> None:
+    await with_a_tail(mariadb)
+    await lead_on(mariadb)
+    await mariadb.start("s-1")
+    await come_back(mariadb)
+
+
+async def test_the_model_says_what_mysql_says_of_a_tail_that_nobody_acknowledged(mysql: Both) -> None:
+    await with_a_tail(mysql)
+    await lead_on(mysql)
+    await mysql.start("s-1")
+    extra = mysql.process("s-1").position - mysql.process("s-3").position
+    assert extra.text() == f"{mysql.volumes['s-1'].uuid}:6"
+
+
+async def test_the_model_says_what_mysql_says_of_a_tail_that_is_cut(mysql: Both) -> None:
+    await with_a_tail(mysql)
+    await mysql.start("s-1", cut_after="s-2")
+    await lead_on(mysql)
+    await come_back(mysql)
+    await mysql.run(Switch, primary="s-3", candidate="s-1", deadline=5.0)
+    await mysql.run(
+        Promote, target="s-1", expected=mysql.process("s-3").position, acks=1, semi_sync=True, others=["s-2"],
+        source_host="s-1", acking=frozenset({"s-2"}),
+    )  # fmt: skip
+    await mysql.write("s-1")  # under its new uuid
+
+
+async def test_the_model_says_what_servers_say_of_a_replica_that_starts_again(both: Both) -> None:
     await founded(both)
     await both.write("s-1")
     await both.kill("s-2")

@@ -501,6 +501,22 @@ def test_a_hung_primary_is_replaced_after_its_time_if_the_replicas_lost_it_too()
     assert isinstance(scene.lost("demo-1", "demo-2").decide(), Fence)
 
 
+def test_receivers_of_a_frozen_primary_are_stopped_and_not_waited_for() -> None:  # trap 32
+    scene = healthy().silent("demo-0", seconds=60.0)
+    assert isinstance(scene.decide(), Wait), (
+        "its replicas still hear from it, so nobody knows that it is dead"
+    )
+
+    deleted = scene.pod("demo-0", terminating=True)  # a server that waits for its file system cannot be ended
+    assert isinstance(deleted.see(primary_unreachable=0.9).decide(), Wait)
+    verdict = deleted.decide()
+
+    assert isinstance(verdict, Fence)
+    assert {one.name for one in verdict.targets} == {"demo-1", "demo-2"}
+    fenced = deleted.fenced("demo-1", "demo-2").wrote(verdict)
+    assert isinstance(fenced.decide(), Promote)
+
+
 @pytest.mark.parametrize("error", ["TooManyConnections", "AccessDenied"])
 def test_a_primary_that_refuses_the_operator_is_not_dead(error: str) -> None:  # trap 17
     verdict = healthy().silent("demo-0", error=error, seconds=600).lost("demo-1", "demo-2").decide()

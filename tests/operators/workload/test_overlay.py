@@ -466,7 +466,7 @@ def test_labels_and_annotations_of_the_operator_are_refused(kind: Kind) -> None:
     keys = [*ours, "mooring.dev/role", "mysql.mooring.dev/order", "controller-revision-hash"]
     for one in ("labels", "annotations"):
         said = kind.refused(metadata={one: dict.fromkeys(keys, "x")})
-        assert sorted(said) == sorted(where(kind, f"metadata.{one}[{key}]") for key in keys)
+        assert sorted(said) == sorted(where(kind, f'metadata.{one}["{key}"]') for key in keys)
         assert kind.rendered(metadata={one: dict.fromkeys(keys, "x")}) == before
 
 

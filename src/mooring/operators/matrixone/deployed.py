@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,13 +27,14 @@ from mooring.actor import (
     Verdict,
     Wait,
 )
-from mooring.kube.object import Key, Object
+from mooring.kube.object import Key, Object, controller_of
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.matrixone import kruise
 from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import log_set_of, needs_cn_set, needs_log_set
 from mooring.operators.matrixone.names import INPUTS, SQL, ProxyNames, UINames
+from mooring.operators.matrixone.remedies import remedies_of
 from mooring.operators.matrixone.sets import Surroundings, blocked_by
 from mooring.operators.matrixone.specs import Credential, LogService, ProxySpecs, UISpecs
 from mooring.operators.matrixone.stateful import kept_configs, same_template
@@ -43,6 +45,7 @@ from mooring.operators.workload.credentials import secret_value
 from mooring.operators.workload.effects import delete_pod
 from mooring.operators.workload.moves import DeletePod
 from mooring.operators.workload.pods import Pod, pod_of
+from mooring.operators.workload.rollout import hopeless
 
 __all__ = ["ProxySetActor", "WebUIActor"]
 
@@ -76,6 +79,9 @@ class Snapshot:
     """Why its pods make no progress, by its own word."""
     waiting: str = ""
     """Which dependency holds back a change of its pods."""
+    now: datetime
+    pods: tuple[Pod, ...] = ()
+    """Those of the Deployment."""
     left: tuple[Pod, ...] = ()
     """Pods of a workload that is gone: those that upstream's operator had."""
 
@@ -94,7 +100,14 @@ def decide(snapshot: Snapshot) -> Verdict:
         return InSync()
     text = f"{snapshot.ready} of {snapshot.replicas} pods are ready, {snapshot.updated} are as declared"
     if snapshot.stuck:
-        return Wait("RollHalted", f"{text}: {snapshot.stuck}", after=5.0, stalled=True)
+        text = f"{text}: {snapshot.stuck}"
+    bad = next((one for one in snapshot.pods if hopeless(one, snapshot.now)), None)
+    if bad is not None:
+        text = f"{text}; {bad.name}: {bad.trouble_message}"
+    if snapshot.stuck or bad is not None:
+        return Wait(
+            "RollHalted" if bad is None or snapshot.stuck else bad.trouble, text, after=5.0, stalled=True
+        )
     return Wait("PodsStarting", text, after=5.0)
 
 
@@ -197,6 +210,8 @@ class _Deployed(Planned[T, Inputs[T], Snapshot]):
         found, declared = inputs.found, inputs.owner.spec
         status = (found.status if found is not None else None) or apps.DeploymentStatus()
         stuck = next((one.message for one in status.conditions or () if _is_stuck(one)), "")
+        pods = self._around.pods(type(ctx.obj), ctx.key)
+        see = partial(pod_of, component="main", claims={}, born=None, remedies=remedies_of(inputs.log_set))
         held = found is not None and bool(inputs.waiting) and _inputs_of(found) != self._asked(inputs)
         return Snapshot(
             replicas=(declared.replicas if declared is not None else None) or 0,
@@ -206,10 +221,9 @@ class _Deployed(Planned[T, Inputs[T], Snapshot]):
             seen=found is not None and status.observed_generation == found.metadata.generation,
             stuck=stuck or "",
             waiting=inputs.waiting if held else "",
-            left=tuple(
-                pod_of(one, component="main", claims={}, born=None, remedies={})
-                for one in orphans(self._around.pods(type(ctx.obj), ctx.key))
-            ),
+            pods=tuple(see(one) for one in pods if _is_deployed(one)),
+            left=tuple(see(one) for one in orphans(pods)),
+            now=ctx.now(),
         )
 
     def _asked(self, inputs: Inputs[T]) -> str:
@@ -323,6 +337,12 @@ def _keeping(declared: apps.Deployment, found: apps.Deployment | None, *, hold: 
     notes = {**(declared.metadata.annotations or {}), INPUTS: _inputs_of(found)}
     metadata = replace(declared.metadata, annotations=notes, resource_version=found.metadata.resource_version)
     return replace(declared, metadata=metadata, spec=replace(declared.spec, template=found.spec.template))
+
+
+def _is_deployed(pod: core.Pod) -> bool:
+    """It belongs to a Deployment, which is to keep it."""
+    owner = controller_of(pod)
+    return owner is not None and owner.kind == "ReplicaSet" and not pod.metadata.deletion_timestamp
 
 
 def _is_stuck(one: apps.DeploymentCondition) -> bool:

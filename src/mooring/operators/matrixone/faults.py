@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mooring.kube.objects import core
 from mooring.operators.matrixone.quantities import amount
 from mooring.operators.operator import seconds
+from mooring.operators.workload.problem import Problem
 
 __all__ = [
     "Problem",
@@ -19,7 +19,6 @@ __all__ = [
     "domain_faults",
     "duration_faults",
     "env_faults",
-    "label_faults",
     "mount_faults",
     "name_faults",
     "number_faults",
@@ -28,23 +27,10 @@ __all__ = [
 ]
 
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-_LABEL_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DOMAIN: Final = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?\.?")
 _VOLUME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?):([0-9]{1,5})")
 _ENV: Final = re.compile(r"[ -<>-~]+")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A field that cannot be carried out, and what to do about it."""
-
-    field: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
 
 
 Faults = Iterable[Problem]
@@ -115,25 +101,6 @@ def domain_faults(where: str, value: str | None) -> Faults:
     """A domain of DNS; none is fine."""
     if value and not _DOMAIN.fullmatch(value):
         yield Problem(where, f"{value!r} is no domain; give one such as cluster.local, or remove it")
-
-
-def label_faults(where: str, labels: Mapping[str, str] | None) -> Faults:
-    """Labels."""
-    for key, value in (labels or {}).items():
-        if not _is_label_key(key):
-            yield Problem(f"{where}[{key}]", "is no key of a label; write prefix/name or name")
-        if len(value) > 63 or not _LABEL_VALUE.fullmatch(value):
-            yield Problem(
-                f"{where}[{key}]",
-                f"{value[:80]!r} is no value of a label; give at most 63 letters, digits, -, _ and .",
-            )
-
-
-def _is_label_key(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > 253 or not _LABEL_PREFIX.fullmatch(prefix)):
-        return False
-    return 0 < len(name) <= 63 and bool(_LABEL_VALUE.fullmatch(name))
 
 
 def env_faults(where: str, env: Iterable[core.EnvVar] | None, reserved: Mapping[str, str]) -> Faults:

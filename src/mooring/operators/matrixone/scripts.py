@@ -9,7 +9,16 @@ from typing import Final
 
 from mooring.operators.matrixone.names import CN_LOCK, CN_RPC, GOSSIP, HAKEEPER, LOGTAIL, RAFT, SQL, TN_BASE
 
-__all__ = ["CONFIG_PATH", "LOG_PATH", "START", "cn_script", "log_script", "proxy_script", "tn_script"]
+__all__ = [
+    "CONFIG_PATH",
+    "LOG_PATH",
+    "START",
+    "cn_script",
+    "leave_script",
+    "log_script",
+    "proxy_script",
+    "tn_script",
+]
 
 START: Final = "start.sh"
 CONFIG_PATH: Final = "/etc/matrixone/config"
@@ -147,3 +156,25 @@ EOF
 """
     head = _HEAD.replace("host=$POD_NAME.$HEADLESS_SERVICE_NAME.$NAMESPACE.svc\n", "")
     return head + _UUID + body + wait + _end(memory=memory)
+
+
+def leave_script(*, port: int, unknown_after: float, stays: int) -> str:
+    """Before the stop of a proxy: ends ``unknown_after`` seconds later, or when no client has a connection to ``port``.
+
+    It waits for clients no longer than ``stays`` further seconds. The kernel lists connections by local address and port, in
+    hexadecimal, and their state: 01 is one that is open.
+    """
+    return f"""\
+busy() {{
+  while read -r _ here _ state _; do
+    case "$here $state" in *:{port:04X}" 01") return 0 ;; esac
+  done
+  return 1
+}}
+sleep {unknown_after:g}
+left={stays}
+while [ "$left" -gt 0 ] && cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | busy; do
+  sleep 1
+  left=$((left - 1))
+done
+"""

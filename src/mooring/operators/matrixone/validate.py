@@ -22,7 +22,6 @@ from mooring.operators.matrixone.faults import (
     domain_faults,
     duration_faults,
     env_faults,
-    label_faults,
     mount_faults,
     name_faults,
     number_faults,
@@ -41,6 +40,7 @@ from mooring.operators.matrixone.types import (
     BackupJob,
     BackupJobSpec,
     BucketClaim,
+    ClaimMetadata,
     CNClaim,
     CNClaimSet,
     CNClaimSpec,
@@ -73,6 +73,7 @@ from mooring.operators.matrixone.types import (
     transaction_nodes,
 )
 from mooring.operators.matrixone.versions import Version
+from mooring.operators.workload.labels import annotation_faults, label_faults
 from mooring.operators.workload.resources import resource_faults
 
 __all__ = ["Problem", "validate"]
@@ -171,6 +172,7 @@ def _overlay(where: str, overlay: Overlay) -> Faults:
     if grace is not None and grace < 0:
         yield Problem(f"{where}.terminationGracePeriodSeconds", f"{grace} must be 0 or more; give 60")
     yield from label_faults(f"{where}.podLabels", overlay.pod_labels)
+    yield from annotation_faults(f"{where}.podAnnotations", overlay.pod_annotations)
     for at, one in enumerate(overlay.topology_spread_constraints or ()):
         if not one.topology_key or (one.max_skew or 0) < 1:
             yield Problem(
@@ -358,6 +360,7 @@ def _cn_spec(where: str, spec: CNSetSpec, *, alone: bool = True) -> Faults:
     yield from _volume(f"{where}.cacheVolume", spec.cache_volume)
     yield from _cache(f"{where}.sharedStorageCache", spec.shared_storage_cache)
     yield from _service(where, spec.service_type, spec.node_port)
+    yield from annotation_faults(f"{where}.serviceAnnotations", spec.service_annotations)
     yield from choice_faults(f"{where}.role", spec.role, ("TP", "AP"))
     yield from _labels(f"{where}.cnLabels", spec.cn_labels)
     yield from choice_faults(f"{where}.terminationPolicy", spec.termination_policy, (DELETE, "Drain"))
@@ -413,6 +416,7 @@ def _cn(obj: CNSet) -> Faults:
 def _proxy_spec(where: str, spec: ProxySetSpec, *, alone: bool = True) -> Faults:
     yield from _pods(where, spec, image=alone)
     yield from _service(where, spec.service_type, spec.node_port)
+    yield from annotation_faults(f"{where}.serviceAnnotations", spec.service_annotations)
     yield from number_faults(f"{where}.minReadySeconds", spec.min_ready_seconds, low=0, high=86400)
     if spec.wait_plugin_addr is not None:
         yield from address_faults(f"{where}.waitPluginAddr", spec.wait_plugin_addr)
@@ -633,8 +637,10 @@ def _claim_set(obj: CNClaimSet) -> Faults:
         return
     yield from number_faults("spec.replicas", spec.replicas, low=0, high=10000)
     yield from _claim_spec("spec.template.spec", spec.template.spec)
-    labels = (spec.template.metadata.labels if spec.template.metadata is not None else None) or {}
+    metadata = spec.template.metadata or ClaimMetadata()
+    labels = metadata.labels or {}
     yield from label_faults("spec.template.metadata.labels", labels)
+    yield from annotation_faults("spec.template.metadata.annotations", metadata.annotations)
     wanted = (spec.selector.match_labels if spec.selector is not None else None) or {}
     missing = [key for key, value in wanted.items() if labels.get(key) != value]
     if missing:

@@ -105,7 +105,7 @@ class MySQLActor(DatabaseActor[MySQLCluster, Inputs, Snapshot]):
         if inputs.wanted.paused:
             return None
         return self._restores.observe(ctx, inputs) or effects.correct_children(
-            ctx, inputs, self.hindrances, self._archives.hindered, self.refusals
+            ctx, inputs, self.hindrances, self._archives.hindrances, self.refusals
         )
 
     async def snapshot(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Snapshot:
@@ -146,7 +146,13 @@ class MySQLActor(DatabaseActor[MySQLCluster, Inputs, Snapshot]):
         made = report(inputs, snapshot, verdict)
         assert isinstance(made.status, MySQLClusterStatus)
         self._metrics.show(ctx.key, made.status, ready=bool(made.ready.status))
-        status, notes = self._archives.added(made.status, ctx.obj, self.pods.of(ctx.key), now=snapshot.now)
+        status, notes = self._archives.added(
+            made.status,
+            ctx.obj,
+            self.pods.of(ctx.key),
+            hindrance=self._archives.hindrances.of(ctx),
+            now=snapshot.now,
+        )
         return replace(made, status=status, notes=[*made.notes, *notes])
 
     async def step(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace as replaced
-from datetime import datetime
 
 from msgspec.structs import replace
 
 from mooring.actor import Context, Move, Outcome
 from mooring.actor.children import Drift, Named
-from mooring.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
-from mooring.kube.object import Key, Object, controller_of
+from mooring.kube.errors import AlreadyExists, Conflict, NotFound
+from mooring.kube.object import Object, controller_of
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
-from mooring.operators.mysql.archive.follow import Hindered
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.moves import (
     DeletePod,
@@ -48,7 +45,7 @@ def correct_children(
     ctx: Context[MySQLCluster],
     inputs: Inputs,
     hindrances: Hindrances,
-    hindered: Hindered,
+    of_archive: Hindrances,
     refusals: Refusals,
 ) -> Outcome | None:
     """Bring the child objects in line with the declaration; ``None`` when they are.
@@ -69,23 +66,7 @@ def correct_children(
         return ctx.act("OwnClaims", own_claims, ctx, wrong, not specs.keeps_claims)
     if grows := grow_volumes(ctx, inputs.status, inputs.growth, inputs.filling, refusals):
         return grows
-    if archive.foreign:
-        hindered.note(ctx.key, f"{archive.taken}; delete that object, or remove spec.archive", ctx.now())
-    elif not archive:
-        hindered.clear(ctx.key)
-    elif not hindered.waits(ctx.key, ctx.now()):
-        return ctx.act("ApplyArchive", _apply_archive, ctx, archive, hindered.note, message=str(archive))
-    return None
-
-
-async def _apply_archive(
-    ctx: Context[MySQLCluster], drift: Drift, note: Callable[[Key, str, datetime], None]
-) -> None:
-    try:
-        await ctx.children.apply(drift)
-    except (Forbidden, Invalid) as error:
-        note(ctx.key, f"the API server refuses what archives the binary log: {error}", ctx.now())
-        ctx.log.warning("the archiver cannot be made", error=str(error))
+    return of_archive.settle(ctx, archive, found.set)
 
 
 def _apart(ctx: Context[MySQLCluster], inputs: Inputs) -> tuple[Drift, Drift]:

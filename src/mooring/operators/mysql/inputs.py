@@ -50,6 +50,7 @@ from mooring.operators.workload.autoscale import policy_of
 from mooring.operators.workload.certificates import CertificateError, ends, given, issued, trust
 from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.credentials import secret_value
+from mooring.operators.workload.last_words import BAD_CONFIGURATION, OUT_OF_MEMORY
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.statefulset import replicas_of, state_of
@@ -66,7 +67,9 @@ REMEDIES = {
     "ErrImagePull": _IMAGE,
     "InvalidImageName": "correct spec.image",
     "ErrImageNeverPull": "correct spec.image or spec.imagePullPolicy",
-    "CrashLoopBackOff": "its log says why; check spec.image, spec.config and spec.resources",
+    "CrashLoopBackOff": "check spec.image, spec.config and spec.resources",
+    BAD_CONFIGURATION: "correct spec.config",
+    OUT_OF_MEMORY: "raise the memory in spec.resources.limits",
     "Unschedulable": "check spec.resources and spec.pod (affinity, nodeSelector) against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class, or correct spec.storage",
     "exporter": "correct spec.exporter.image",

@@ -56,7 +56,14 @@ from mooring.operators.mysql.types import (
 from mooring.operators.workload.autogrow import in_force
 from mooring.operators.workload.certificates import AUTHORITY, CERTIFICATE, KEY
 from mooring.operators.workload.claims import claim_name
-from mooring.operators.workload.containers import READ_ONLY, apart, config_volume, encoded, field_value
+from mooring.operators.workload.containers import (
+    FROM_LOG,
+    READ_ONLY,
+    apart,
+    config_volume,
+    encoded,
+    field_value,
+)
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.overlay import declared as declared_of
 from mooring.operators.workload.overlay import merged, overlaid, placed, read_security
@@ -488,6 +495,7 @@ class Specs:
             image=self.image,
             image_pull_policy=self._spec.image_pull_policy,
             command=["sh", "/mooring/scripts/start.sh"],
+            termination_message_policy=FROM_LOG,
             env=[
                 core.EnvVar(name="POD_NAME", value_from=field_value("metadata.name")),
                 core.EnvVar(name="POD_IP", value_from=field_value("status.podIP")),

@@ -24,14 +24,18 @@ from mooring.operators.mysql.types import (
     Database,
     MySQLCluster,
     MySQLClusterSpec,
+    PodSettings,
+    Services,
     Storage,
     User,
 )
 from mooring.operators.workload.autogrow import autogrow_faults
 from mooring.operators.workload.autoscale import autoscale_faults
+from mooring.operators.workload.labels import annotation_faults, label_faults
 from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
+from mooring.operators.workload.services import service_faults
 
 __all__ = ["Problem", "forbidden_keys", "validate"]
 
@@ -70,6 +74,7 @@ _WORD: Final = re.compile(r"\w+", re.ASCII)
 def validate(cluster: MySQLCluster) -> list[Problem]:
     """Everything wrong with a declaration; the CRD refuses most of it where it is installed as shipped."""
     spec = cluster.spec or MySQLClusterSpec()
+    services, pods = spec.services or Services(), spec.pod or PodSettings()
     return [
         *_name(cluster.metadata.name or ""),
         *_size(spec),
@@ -82,6 +87,11 @@ def validate(cluster: MySQLCluster) -> list[Problem]:
         *_databases(spec.databases or ()),
         *(_archive(spec.archive) if spec.archive is not None else ()),
         *_restore(spec),
+        *service_faults("spec.services.primary", services.primary),
+        *service_faults("spec.services.replicas", services.replicas),
+        *label_faults("spec.pod.labels", pods.labels),
+        *annotation_faults("spec.pod.annotations", pods.annotations),
+        *label_faults("spec.pod.nodeSelector", pods.node_selector),
         *faults(spec.pod_template, ours(spec)),
     ]
 

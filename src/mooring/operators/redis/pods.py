@@ -11,7 +11,7 @@ from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.users.accounts import EXPORTER, OPERATOR
 from mooring.operators.redis.users.held import ENTRY, Access, start_lines
 from mooring.operators.redis.users.template import FILE
-from mooring.operators.workload.containers import READ_ONLY, encoded, field_value, probe
+from mooring.operators.workload.containers import FROM_LOG, READ_ONLY, encoded, field_value, probe
 from mooring.operators.workload.credentials import Kept
 
 __all__ = [
@@ -57,6 +57,7 @@ def server(
         image=image,
         image_pull_policy=pull_policy,
         command=["sh", "/mooring/conf/start.sh"],
+        termination_message_policy=FROM_LOG,
         env=env,
         ports=[
             core.ContainerPort(name=name, container_port=port, protocol="TCP") for name, port in ports.items()

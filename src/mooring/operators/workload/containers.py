@@ -8,8 +8,19 @@ import msgspec
 
 from mooring.kube.objects import core, meta
 
-__all__ = ["READ_ONLY", "apart", "config_volume", "encoded", "field_value", "memory_volume", "probe"]
+__all__ = [
+    "FROM_LOG",
+    "READ_ONLY",
+    "apart",
+    "config_volume",
+    "encoded",
+    "field_value",
+    "memory_volume",
+    "probe",
+]
 
+FROM_LOG = "FallbackToLogsOnError"
+"""Termination message policy of our servers: the kubelet keeps the end of the log of one that failed; see `last_words`."""
 READ_ONLY = 0o444
 """Mode of files that a pod only reads."""
 

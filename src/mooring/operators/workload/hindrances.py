@@ -35,9 +35,14 @@ class _Known:
 
 
 class Hindrances:
-    """By cluster. It paces attempts and is shown: the first pass of another process learns it by an attempt of its own."""
+    """By cluster, for one ``step`` that applies objects; ``remedy`` is what to do where a name belongs to another owner.
 
-    def __init__(self) -> None:
+    It paces attempts and is shown: the first pass of another process learns it by an attempt of its own.
+    """
+
+    def __init__(self, step: str = "ApplyChildren", *, remedy: str = RENAME) -> None:
+        self._step = step
+        self._remedy = remedy
         self._known: dict[Key, _Known] = {}
 
     def forget(self, key: Key) -> None:
@@ -65,12 +70,12 @@ class Hindrances:
         known = self.of(ctx)
         if runs and known is not None and known.after > 0.0:
             return None
-        taken = f"{drift.taken}; {RENAME}"
+        taken = f"{drift.taken}; {self._remedy}"
         if drift.foreign and not runs:
             return ctx.wait("NameTaken", taken, stalled=True)
         if drift.foreign:
-            return ctx.act("ApplyChildren", self._taken, ctx, taken, message=taken)
-        return ctx.act("ApplyChildren", self._apply, ctx, drift, runs, message=str(drift))
+            return ctx.act(self._step, self._taken, ctx, taken, message=taken)
+        return ctx.act(self._step, self._apply, ctx, drift, runs, message=str(drift))
 
     async def _taken(self, ctx: Context[Any], text: str) -> None:
         self._note(ctx, "NameTaken", text)
@@ -81,7 +86,7 @@ class Hindrances:
         except (BadRequest, Forbidden, Invalid) as error:
             if not runs:
                 raise
-            text = redact(f"ApplyChildren: the API server refused it: {error}; correct what it names")
+            text = redact(f"{self._step}: the API server refused it: {error}; correct what it names")
             self._note(ctx, "Forbidden" if isinstance(error, Forbidden) else "InvalidSpec", text)
 
     def _note(self, ctx: Context[Any], reason: str, text: str) -> None:

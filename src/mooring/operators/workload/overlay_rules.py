@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.kube.objects import core
+from mooring.operators.workload.labels import annotation_faults, keyed, label_faults
 from mooring.operators.workload.overlay import (
     POD_FIELDS,
     PROBE_NUMBERS,
@@ -92,7 +93,9 @@ def _metadata(given: PodTemplateMetadata, ours: Ours) -> Iterator[Problem]:
         for key in sorted(entries or {}):
             if ours.keeps(key):
                 text = "the operator or Kubernetes sets it, and pods are found by it; remove it"
-                yield Problem(f"{ours.where}.metadata.{kind}[{key}]", text)
+                yield Problem(keyed(f"{ours.where}.metadata.{kind}", key), text)
+    yield from label_faults(f"{ours.where}.metadata.labels", given.labels)
+    yield from annotation_faults(f"{ours.where}.metadata.annotations", given.annotations)
 
 
 def _spec(raw: Mapping[str, Any], ours: Ours) -> Iterator[Problem]:
@@ -114,6 +117,7 @@ def _spec(raw: Mapping[str, Any], ours: Ours) -> Iterator[Problem]:
     if grace is not None and grace < ours.grace:
         text = f"{grace} s: the servers may need {ours.grace} s to hand over and stop; give at least {ours.grace}"
         yield Problem(f"{where}.terminationGracePeriodSeconds", text)
+    yield from label_faults(f"{where}.nodeSelector", pod.node_selector)
     yield from _volumes(where, pod.volumes or [], ours)
     yield from _containers(where, pod, ours)
 

@@ -123,7 +123,7 @@ def pod_of(
     claimed = _claim_of(stored)
     claim = claims.get(claimed)
     readiness = next((one for one in status.conditions or () if one.type == "Ready"), core.PodCondition())
-    trouble, message = trouble_of(status, state, remedies)
+    trouble, message = trouble_of(status, state, remedies, last=last)
     if not trouble:
         trouble, message = sidecar_trouble(status, main or component, remedies)
     return Pod(

@@ -99,11 +99,11 @@ async def test_no_secret_is_kept_whole_in_the_cache() -> None:
 
 async def test_what_the_server_refuses_is_said_in_harmonyclouds_reason_too() -> None:
     async with operating() as client:
-        await declare(client, pod=[{"middlewareImage": "redis:7.0", "labels": {"not a key": "value"}}])
+        await declare(client, pod=[{"middlewareImage": "redis:7.0", "imagePullPolicy": "Nearly"}])
 
         async def said() -> bool:
             now = await status(client)
-            return (now.phase, now.reason_type) == ("Failed", "InvalidArgs") and "not a key" in (
+            return (now.phase, now.reason_type) == ("Failed", "InvalidArgs") and "Nearly" in (
                 now.reason or ""
             )
 

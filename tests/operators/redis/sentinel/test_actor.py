@@ -289,10 +289,10 @@ async def test_what_cannot_be_met_is_said_and_nothing_is_made(spec: dict[str, An
 
 async def test_what_the_api_server_refuses_is_said_in_the_status_column() -> None:
     async with operating() as (client, _, _):
-        await declare(client, sentinel={"annotations": {"not a key": "x"}})
+        await declare(client, sentinel={"tolerations": [{"key": "db", "operator": "Nearly"}]})
         head = await eventually(first(client, "Failed"))
         assert "the API server refused it" in head.message
-        assert "not a key" in head.message
+        assert "Nearly" in head.message
 
 
 async def test_a_secret_that_appears_later_lets_the_cluster_be_made() -> None:

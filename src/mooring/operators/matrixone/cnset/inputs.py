@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
@@ -17,7 +17,6 @@ from mooring.operators.matrixone.cnset.plan import PAUSE
 from mooring.operators.matrixone.cnset.snapshot import Gone, Member, Snapshot
 from mooring.operators.matrixone.cnset.specs import CORDON, DRAINING, GATE, HANDED_OVER
 from mooring.operators.matrixone.durations import seconds_or
-from mooring.operators.matrixone.logset.inputs import REMEDIES
 from mooring.operators.matrixone.logset.specs import DATA
 from mooring.operators.matrixone.look import Seen
 from mooring.operators.matrixone.names import CN_LABELS, CN_UUID, INPUTS, STORE_ID, CNNames
@@ -30,6 +29,7 @@ from mooring.operators.matrixone.pool.labels import (
     RECLAIMED_AT,
     UNKNOWN,
 )
+from mooring.operators.matrixone.remedies import remedies_of
 from mooring.operators.matrixone.stateful import claims_by_id
 from mooring.operators.matrixone.types import POOLING, CNLabel, CNSet, CNSetSpec, CNSetStatus, LogSet
 from mooring.operators.workload.cpu import CPU
@@ -82,10 +82,10 @@ def snapshot_of(
     now: datetime,
 ) -> Snapshot:
     """Everything that a decision is made from; ``gave_locks``: the UUIDs of which that is known."""
-    spec, names = inputs.spec, CNNames(inputs.cn_set)
+    spec, names, remedies = inputs.spec, CNNames(inputs.cn_set), remedies_of(inputs.log_set)
     members = tuple(
         sorted(
-            (_member(inputs, one, seen, gave_locks) for one in inputs.pods),
+            (_member(inputs, one, seen, gave_locks, remedies) for one in inputs.pods),
             key=lambda one: (len(one.id), one.id),
         )
     )
@@ -144,9 +144,10 @@ def _member(
     pod: core.Pod,
     seen: Seen,
     gave_locks: Collection[str],
+    remedies: Mapping[str, str],
 ) -> Member:
     labels, notes = pod.metadata.labels or {}, pod.metadata.annotations or {}
-    made = pod_of(pod, component="main", claims={}, born=None, remedies=REMEDIES)
+    made = pod_of(pod, component="main", claims={}, born=None, remedies=remedies)
     uuid = labels.get(CN_UUID, "")
     store = seen.view.cns.get(uuid) if seen.view is not None else None
     load = store.load if store is not None else None

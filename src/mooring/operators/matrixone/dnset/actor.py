@@ -20,9 +20,9 @@ from mooring.operators.matrixone.depends import NO_LOG_SET, log_set_of, needs_lo
 from mooring.operators.matrixone.dnset.plan import COMPONENT, PAUSE, Snapshot, decide
 from mooring.operators.matrixone.dnset.specs import lasting
 from mooring.operators.matrixone.identity import tn_uuid
-from mooring.operators.matrixone.logset.inputs import REMEDIES
 from mooring.operators.matrixone.logset.specs import DATA
 from mooring.operators.matrixone.names import INPUTS, DNNames
+from mooring.operators.matrixone.remedies import remedies_of
 from mooring.operators.matrixone.sets import Surroundings, blocked_by, related
 from mooring.operators.matrixone.specs import DNSpecs, LogService
 from mooring.operators.matrixone.stateful import Found, claims_by_id, correct, step
@@ -139,7 +139,12 @@ class DNSetActor(Planned[DNSet, Inputs, Snapshot]):
         seen = await self._around.see(log_set_of(inputs.dn_set))
         found, spec, now = inputs.found, inputs.spec, ctx.now()
         pods = pods_of(
-            found.pods, component="main", owner_uid=found.uid, claims={}, born=None, remedies=REMEDIES
+            found.pods,
+            component="main",
+            owner_uid=found.uid,
+            claims={},
+            born=None,
+            remedies=remedies_of(inputs.log_set),
         )
         asked = inputs.asked if inputs.blocked is None else made_from(found.set, INPUTS)
         replicas = (spec.replicas or 0) if inputs.blocked is None else (found.placed or 0)

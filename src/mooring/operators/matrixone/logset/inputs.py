@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
 
 from mooring.actor import Terminal, Wait
 from mooring.kube.objects import core
@@ -19,6 +18,7 @@ from mooring.operators.matrixone.logset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.logset.specs import DATA, GATE, RELEASED
 from mooring.operators.matrixone.look import Seen
 from mooring.operators.matrixone.names import BOOTSTRAP, INPUTS, LogNames
+from mooring.operators.matrixone.remedies import remedies_of
 from mooring.operators.matrixone.stateful import Found, claims_by_id
 from mooring.operators.matrixone.topology import Topology
 from mooring.operators.matrixone.types import (
@@ -33,19 +33,7 @@ from mooring.operators.workload.pods import pods_of
 from mooring.operators.workload.rollout import Rollout
 from mooring.operators.workload.statefulset import made_from, state_of
 
-__all__ = ["REMEDIES", "Inputs", "snapshot_of"]
-
-_IMAGE: Final = "correct spec.image, or give overlay.imagePullSecrets"
-REMEDIES: Final[Mapping[str, str]] = {
-    "ImagePullBackOff": _IMAGE,
-    "ErrImagePull": _IMAGE,
-    "InvalidImageName": "correct spec.image",
-    "ErrImageNeverPull": "correct spec.image or overlay.imagePullPolicy",
-    "CrashLoopBackOff": "its log says why; check spec.config, sharedStorage and its Secret",
-    "CreateContainerConfigError": "create the Secret that sharedStorage.s3.secretRef names",
-    "Unschedulable": "check spec.resources, nodeSelector and topologySpread against the nodes there are",
-    "UnboundClaim": "provide a volume or the storage class; a claim stays as it was created",
-}
+__all__ = ["Inputs", "snapshot_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +88,7 @@ def snapshot_of(inputs: Inputs, seen: Seen, *, now: datetime) -> Snapshot:
         owner_uid=found.uid,
         claims=claims,
         born=datetime.fromisoformat(born) if born else None,
-        remedies=REMEDIES,
+        remedies=remedies_of(inputs.log_set, here=True),
     )
     raw = {one.metadata.name or "": one for one in found.pods}
     members = tuple(Member(pod=pod, held=is_held(raw[pod.name])) for pod in pods)

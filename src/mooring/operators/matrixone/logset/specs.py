@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from mooring.kube.objects import apps, core
 from mooring.operators.matrixone.storage import DATA_PATH
+from mooring.operators.workload.containers import FROM_LOG
 
 __all__ = ["DATA", "GATE", "RELEASED", "gated"]
 
@@ -44,6 +45,7 @@ def gated(made: apps.StatefulSet) -> apps.StatefulSet:
         image=main.image,
         image_pull_policy=main.image_pull_policy,
         command=["/bin/sh", "-c", _SCRIPT],
+        termination_message_policy=FROM_LOG,
         security_context=main.security_context,
         volume_mounts=[
             core.VolumeMount(name=DATA, mount_path=DATA_PATH, read_only=True),

@@ -51,6 +51,7 @@ from mooring.operators.matrixone.types import (
     SharedStorageCache,
 )
 from mooring.operators.matrixone.versions import server_version
+from mooring.operators.workload.containers import FROM_LOG
 
 __all__ = ["READY_GATE", "CNSpecs"]
 
@@ -257,6 +258,7 @@ class CNSpecs:
             name="python-udf",
             image=sidecar.image or UDF_IMAGE,
             resources=sidecar.resources,
+            termination_message_policy=FROM_LOG,
             command=["/bin/bash", "-c", f"python -u server.py --address=localhost:{self._udf_port}"],
         )
         return overlaid_container(made, sidecar.overlay) if sidecar.overlay is not None else made

@@ -35,7 +35,7 @@ from mooring.operators.matrixone.types import (
     Volume,
 )
 from mooring.operators.matrixone.versions import FIRST_OPERATOR, operator_version, server_version
-from mooring.operators.workload.containers import READ_ONLY, field_value
+from mooring.operators.workload.containers import FROM_LOG, READ_ONLY, field_value
 
 __all__ = [
     "CONFIG",
@@ -285,6 +285,7 @@ def _main(spec: PodSet, storage: SharedStorageProvider | None, parts: PodParts) 
         resources=spec.resources,
         command=["/bin/sh", f"{parts.config_path}/start.sh"],
         args=list(spec.service_args or parts.args),
+        termination_message_policy=FROM_LOG,
         env=env,
         volume_mounts=[
             core.VolumeMount(name=CONFIG, mount_path=parts.config_path, read_only=True),

@@ -10,7 +10,7 @@ from mooring.kube.objects import apps, core, meta
 from mooring.operators.matrixone import toml
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.names import INPUTS, SQL, ProxyNames, labels_of
-from mooring.operators.matrixone.scripts import CONFIG_PATH, START, proxy_script
+from mooring.operators.matrixone.scripts import CONFIG_PATH, START, leave_script, proxy_script
 from mooring.operators.matrixone.specs.pods import (
     LogService,
     PodParts,
@@ -28,6 +28,10 @@ from mooring.operators.matrixone.types import ProxySet, ProxySetSpec
 __all__ = ["ProxySpecs"]
 
 _NOT_PODS: Final = ("serviceType", "serviceAnnotations", "nodePort", "minReadySeconds")
+_UNKNOWN_AFTER: Final = 5
+"""Seconds within which no node sends a new connection to a pod that is to end: its process must take them until then."""
+_STAYS: Final = 25
+"""Further seconds for which a proxy that is to end waits for its clients to leave: a proxy hands no session over."""
 
 
 class ProxySpecs:
@@ -88,9 +92,13 @@ class ProxySpecs:
         return inputs_of(self._spec, without=_NOT_PODS, and_also=self._log.place)
 
     def deployment(self) -> apps.Deployment:
-        """The proxies: one more before one less, since a proxy hands nothing over."""
+        """The proxies: one more before one less, since a proxy hands nothing over, and none that ends is still being found."""
         probe = core.Probe(tcp_socket=core.TCPSocketAction(port=SQL), period_seconds=5, failure_threshold=2)
-        parts = PodParts(config_path=CONFIG_PATH, probe=probe, godebug=False, grace_seconds=None)
+        leaves = leave_script(port=SQL, unknown_after=_UNKNOWN_AFTER, stays=_STAYS)
+        stop = core.LifecycleHandler(exec=core.ExecAction(command=["/bin/sh", "-c", leaves]))
+        parts = PodParts(
+            config_path=CONFIG_PATH, probe=probe, godebug=False, lifecycle=core.Lifecycle(pre_stop=stop)
+        )
         config = self.config().metadata.name or ""
         return apps.Deployment(
             metadata=metadata(self._owner, self.names.main, {INPUTS: self.inputs()}),

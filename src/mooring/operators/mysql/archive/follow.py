@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from msgspec.structs import replace
 
+from mooring.actor import Wait
 from mooring.actor.planned import Note
 from mooring.kube.object import Key, key_of
 from mooring.kube.objects import core
@@ -16,36 +15,10 @@ from mooring.operators.mysql.archive.poll import Archivers
 from mooring.operators.mysql.archive.shown import hindered, news, shown, with_condition
 from mooring.operators.mysql.archive.workload import is_archiver, root_of
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
+from mooring.operators.workload.hindrances import Hindrances
 from mooring.runtime import Manager
 
-__all__ = ["Archives", "Hindered"]
-
-ASK_AGAIN: Final = timedelta(seconds=30)
-"""Until what was refused of an archive is applied again."""
-
-
-@dataclass
-class Hindered:
-    """Why archivers cannot be made, by cluster. A cluster goes on without, so this only paces attempts and is shown."""
-
-    _known: dict[Key, tuple[str, datetime]] = field(default_factory=dict)
-
-    def why(self, key: Key) -> str:
-        """What is in the way; "" for nothing."""
-        return self._known.get(key, ("", None))[0]
-
-    def waits(self, key: Key, now: datetime) -> bool:
-        """An attempt failed lately."""
-        known = self._known.get(key)
-        return known is not None and now < known[1]
-
-    def note(self, key: Key, why: str, now: datetime) -> None:
-        """Something is in the way."""
-        self._known[key] = (why, now + ASK_AGAIN)
-
-    def clear(self, key: Key) -> None:
-        """Nothing is in the way any more."""
-        self._known.pop(key, None)
+__all__ = ["Archives"]
 
 
 class Archives:
@@ -53,21 +26,30 @@ class Archives:
 
     def __init__(self, manager: Manager, wake: Callable[[Key], None]) -> None:
         self._archivers = Archivers(manager, wake)
-        self.hindered = Hindered()
+        self.hindrances = Hindrances("ApplyArchive", remedy="delete that object, or remove spec.archive")
 
     def forget(self, key: Key) -> None:
         """The cluster is gone."""
         self._archivers.forget(key)
-        self.hindered.clear(key)
+        self.hindrances.forget(key)
 
     async def serve(self) -> None:
         """Ask until this is cancelled."""
         await self._archivers.serve()
 
     def added(
-        self, status: MySQLClusterStatus, cluster: MySQLCluster, pods: Sequence[core.Pod], *, now: datetime
+        self,
+        status: MySQLClusterStatus,
+        cluster: MySQLCluster,
+        pods: Sequence[core.Pod],
+        *,
+        hindrance: Wait | None,
+        now: datetime,
     ) -> tuple[MySQLClusterStatus, list[Note]]:
-        """The status with what the archiver of the cluster said last, and the Events of what is new in that."""
+        """The status with what the archiver of the cluster said last, and the Events of what is new in that.
+
+        ``hindrance`` is what is in the way of making the archiver.
+        """
         before, archive, key = status.archive, None, key_of(cluster)
         if cluster.spec is not None and cluster.spec.archive is not None:
             recorded = (before.last_recoverable if before else None) or datetime.fromisoformat(
@@ -76,8 +58,8 @@ class Archives:
             prefix = root_of(cluster)
             heard = self._archivers.follow(key, _address(pods), recorded=recorded)
             archive = shown(before, heard, prefix=prefix, now=now)
-            if why := self.hindered.why(key):
-                archive = hindered(before, why, prefix=prefix, now=now)
+            if hindrance is not None:
+                archive = hindered(before, hindrance.message, prefix=prefix, now=now)
         else:
             self._archivers.forget(key)
         conditions = with_condition(status.conditions or (), archive, now=now)

@@ -53,6 +53,7 @@ from mooring.operators.redis.versions import unread, version_in, why_unread
 from mooring.operators.workload.autogrow import Filling
 from mooring.operators.workload.autoscale import policy_of
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
+from mooring.operators.workload.last_words import BAD_CONFIGURATION, OUT_OF_MEMORY
 from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
 from mooring.operators.workload.statefulset import image_in, pending, replicas_of
@@ -78,8 +79,10 @@ REMEDIES = {
     "ErrImagePull": IMAGE,
     "InvalidImageName": IMAGE,
     "ErrImageNeverPull": f"{IMAGE}, or spec.pod[0].imagePullPolicy",
-    "CrashLoopBackOff": "its log says why; check the image (a version that cannot read the files of the one before ends "
+    "CrashLoopBackOff": "check the image (a version that cannot read the files of the one before ends "
     "like this), spec.pod[0].configmap, env and resources",
+    BAD_CONFIGURATION: "correct spec.pod[0].configmap",
+    OUT_OF_MEMORY: "raise the memory in spec.pod[0].resources.limits",
     "Unschedulable": "check spec.pod[0].resources and affinity against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class that the claim names; one that is not bound stays as it was made",
     "redis-exporter": "correct spec.pod[0].monitorImage",

@@ -41,6 +41,7 @@ from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.autogrow import autogrow_faults
 from mooring.operators.workload.autoscale import autoscale_faults
+from mooring.operators.workload.labels import annotation_faults, label_faults
 from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import claim_size_faults, resource_faults
@@ -76,6 +77,8 @@ def validate(cluster: RedisCluster) -> list[Problem]:
             images={"spec.pod[0].middlewareImage": pod_of(spec).middleware_image or image_of(spec)},
         ),
         *filled_in,
+        *label_faults("spec.pod[0].labels", pod_of(spec).labels),
+        *annotation_faults("spec.pod[0].annotations", pod_of(spec).annotations),
         *(
             Problem(*fault)
             for at, claim in enumerate(spec.volume_claim_templates or ())

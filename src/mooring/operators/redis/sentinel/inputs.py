@@ -56,6 +56,7 @@ from mooring.operators.workload.autogrow import Filling
 from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.configuration import parse_keys
 from mooring.operators.workload.credentials import Kept, PasswordState, secret_value
+from mooring.operators.workload.last_words import BAD_CONFIGURATION, OUT_OF_MEMORY
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, pods_of
@@ -74,8 +75,9 @@ _REMEDIES = {
     "ErrImagePull": _IMAGE,
     "InvalidImageName": "correct spec{part}.image",
     "ErrImageNeverPull": "correct spec{part}.image or spec{part}.imagePullPolicy",
-    "CrashLoopBackOff": "its log says why; check spec{part}.image (a version that cannot read the files of the one before "
+    "CrashLoopBackOff": "check spec{part}.image (a version that cannot read the files of the one before "
     "ends like this), spec{part}.command and spec{part}.resources",
+    OUT_OF_MEMORY: "raise the memory in spec{part}.resources.limits",
     "Unschedulable": "check spec{part}.resources, affinity and nodeSelector against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
     "(storageClassName, size) and recreate the cluster without these claims: one that is not bound stays as it was created",
@@ -515,4 +517,7 @@ def _time(text: str | None) -> datetime | None:
 
 def _remedies(component: Component) -> dict[str, str]:
     part = ".sentinel" if component == "sentinel" else ""
-    return {reason: text.format(part=part) for reason, text in _REMEDIES.items()}
+    config = "correct spec.sentinel.customConfig" if part else "correct spec.config"
+    return {reason: text.format(part=part) for reason, text in _REMEDIES.items()} | {
+        BAD_CONFIGURATION: config
+    }

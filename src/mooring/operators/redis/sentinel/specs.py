@@ -52,6 +52,7 @@ from mooring.operators.redis.users.template import inputs_of
 from mooring.operators.workload.autogrow import in_force
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import (
+    FROM_LOG,
     apart,
     config_volume,
     field_value,
@@ -642,6 +643,7 @@ class Specs:
             image=sentinel.image,
             image_pull_policy=sentinel.image_pull_policy,
             command=sentinel.command or ["sh", "/mooring/conf/start.sh"],
+            termination_message_policy=FROM_LOG,
             env=[*self._identity(), *self._keep_plain],
             ports=[
                 core.ContainerPort(name=name, container_port=port, protocol="TCP")

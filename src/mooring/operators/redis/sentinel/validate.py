@@ -24,10 +24,11 @@ from mooring.operators.redis.tls import OLDEST
 from mooring.operators.redis.users.validate import users_faults
 from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.autogrow import autogrow_faults
+from mooring.operators.workload.labels import annotation_faults, label_faults
 from mooring.operators.workload.overlay_rules import faults
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import claim_size_faults, resource_faults
-from mooring.operators.workload.services import SERVICE_TYPES
+from mooring.operators.workload.services import service_faults
 from mooring.operators.workload.volumes import size_of
 
 __all__ = ["forbidden_keys", "validate"]
@@ -59,6 +60,7 @@ def validate(cluster: RedisCluster) -> list[Problem]:
     """Everything wrong with a declaration; the CRD refuses most of it where it is installed as shipped."""
     spec = cluster.spec or RedisClusterSpec()
     sentinel = spec.sentinel or SentinelSettings()
+    services = spec.services or RoleServices()
     return [
         *_name(cluster.metadata.name or ""),
         *_sizes(spec, sentinel),
@@ -72,7 +74,12 @@ def validate(cluster: RedisCluster) -> list[Problem]:
                 "spec.sentinel.image": sentinel.image or DEFAULT_IMAGE,
             },
         ),
-        *_services(spec),
+        *service_faults("spec.services.master", services.master),
+        *service_faults("spec.services.replica", services.replica),
+        *annotation_faults("spec.annotations", spec.annotations),
+        *annotation_faults("spec.sentinel.annotations", sentinel.annotations),
+        *label_faults("spec.nodeSelector", spec.node_selector),
+        *label_faults("spec.sentinel.nodeSelector", sentinel.node_selector),
         *_images(spec, sentinel),
         *(Problem(*fault) for fault in resource_faults("spec.resources", spec.resources)),
         *(Problem(*fault) for fault in resource_faults("spec.sentinel.resources", sentinel.resources)),
@@ -124,14 +131,6 @@ def _tls(spec: RedisClusterSpec, sentinel: SentinelSettings) -> Iterator[Problem
             "is not possible with spec.tls: the operator names the configuration file; remove one of the two"
         )
         yield Problem("spec.sentinel.command", text)
-
-
-def _services(spec: RedisClusterSpec) -> Iterator[Problem]:
-    services = spec.services or RoleServices()
-    for name, given in (("master", services.master), ("replica", services.replica)):
-        if given is not None and given.type not in (None, *SERVICE_TYPES):
-            text = f"{given.type!r} is not possible; give {', '.join(SERVICE_TYPES)}"
-            yield Problem(f"spec.services.{name}.type", text)
 
 
 def _images(spec: RedisClusterSpec, sentinel: SentinelSettings) -> Iterator[Problem]:
