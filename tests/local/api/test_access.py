@@ -247,12 +247,13 @@ async def test_a_wrong_client_certificate_opens_no_connection(
     listening: tuple[str, Certificates], tmp_path: Path, wrong: str
 ) -> None:
     url, files = listening
-    how: dict[str, Any] = {
+    ways: dict[str, dict[str, Any]] = {
         "expired": {"days": -1},
         "not yet good": {"since": 1, "days": 2},
         "for servers": {"server": True},
         "signed by itself": {"own": True},
-    }.get(wrong, {})
+    }
+    how = ways.get(wrong, {})
     if wrong == "signed by a client":
         (tmp_path / "client").mkdir()
         how["issuer"] = certificate(tmp_path / "client", files)
