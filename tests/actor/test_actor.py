@@ -192,6 +192,40 @@ async def test_the_finalizer_waits_for_finalize() -> None:
         assert actor.cleaned == ["a"]
 
 
+async def test_what_a_finalizer_guards_is_made_only_under_it_also_when_it_is_due_in_the_middle_of_a_turn() -> (
+    None
+):
+    under: list[bool] = []
+
+    class Guarding(Finalizing):
+        def finalizes(self, obj: Greeting) -> bool:
+            return obj.status is not None and bool(obj.status.said)
+
+        async def observe(self, ctx: Context[Greeting]) -> Outcome:
+            if not self.finalizes(ctx.obj):
+                ctx.show(GreetingStatus(said="begun"))
+                return ctx.act("Record", self._until_seen, ctx, record=True)
+            if not under:
+                return ctx.act("Make", self._make, ctx)
+            return ctx.in_sync()
+
+        async def _until_seen(self, ctx: Context[Greeting]) -> None:
+            async with asyncio.timeout(10):
+                while (
+                    now := ctx.client.find(Greeting, "a", namespace="default")
+                ) is None or not self.finalizes(now):
+                    await asyncio.sleep(0.01)
+
+        async def _make(self, ctx: Context[Greeting]) -> None:
+            now = await ctx.client.refresh(Greeting, "a", namespace="default")
+            under.append(now is not None and self.finalizer in (now.metadata.finalizers or ()))
+
+    async with running(Guarding()) as client:
+        await client.create(greeting())
+        await eventually(ready(client))
+        assert under == [True]
+
+
 async def test_an_object_goes_when_finalize_is_done_though_that_asks_for_another_look() -> None:
     class Restless(Finalizing):
         async def finalize(self, ctx: Context[Greeting]) -> Outcome:

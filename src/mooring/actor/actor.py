@@ -215,11 +215,14 @@ class _Runner(Generic[T]):
             return Done()
         if obj.metadata.deletion_timestamp:
             return await self._clean_up(obj)
-        missing = self._actor.finalizer not in _finalizers(obj)
-        if self._actor.finalizer and missing and self._actor.finalizes(obj):
+        if self._lacks_finalizer(obj):
             obj = await add_finalizer(self._client, obj, self._actor.finalizer)
             await self._told(obj, "add finalizer")
         return await self._take_steps(obj, self._actor.observe)
+
+    def _lacks_finalizer(self, obj: T) -> bool:
+        finalizer = self._actor.finalizer
+        return bool(finalizer) and finalizer not in _finalizers(obj) and self._actor.finalizes(obj)
 
     async def _take_steps(self, obj: T, observe: Callable[[Context[T]], Any]) -> Result:
         for _ in range(STEPS_PER_TURN):
@@ -265,8 +268,8 @@ class _Runner(Generic[T]):
             now = self._client.find(self._actor.kind, ctx.key.name, namespace=ctx.key.namespace)
             if now is None or now.metadata.uid != obj.metadata.uid:
                 return After(0.0)
-            if now.metadata.deletion_timestamp and not leaves:
-                return After(0.0)
+            if not leaves and (now.metadata.deletion_timestamp or self._lacks_finalizer(now)):
+                return After(0.0)  # the next turn adds it before anything is made that it guards
             obj = now
         await self._flush(ctx, outcome)
         return After(0.0)
