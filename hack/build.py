@@ -80,7 +80,6 @@ def _of_kubernetes() -> dict[str, Callable[[], object]]:
     return {
         "servers": lambda: build(SERVERS),
         "kubectl": lambda: build(KUBECTL),
-        "specs": lambda: build(SPECS),
         "helm": lambda: helm(3),
         "helm4": lambda: helm(4),
         "clientgo": lambda: build_module(ROOT / "hack" / "clientgo", "clientgo"),

@@ -27,6 +27,7 @@ def test_an_unknown_workload_is_named_with_those_there_are(capsys: pytest.Captur
 @pytest.mark.embedded
 @pytest.mark.full
 @pytest.mark.timeout(300)
+@pytest.mark.nightly
 def test_a_sample_of_plans_strikes_real_servers(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["sentinel-roll", "cluster-grow", "--plans", "1", "--seed", "7"])
 

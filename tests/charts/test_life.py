@@ -137,6 +137,7 @@ async def versions(bed: Bed | ClusterBed) -> dict[str, str | None]:
     return {one.metadata.name or "": one.metadata.resource_version for one in sets}
 
 
+@pytest.mark.nightly
 async def test_a_version_that_does_not_start_is_rolled_back(
     bed: Bed | ClusterBed, helm: Helm, release: str
 ) -> None:
@@ -226,6 +227,7 @@ async def test_values_that_do_not_exist_or_fit_are_refused(helm: Helm, release: 
         assert said in await helm("upgrade", release, CHART, "--set", wrong, fails=True)
 
 
+@pytest.mark.nightly
 async def test_a_release_takes_its_clusters_along_when_told_to_and_leaves_their_volumes(
     bed: Bed | ClusterBed, helm: Helm, release: str
 ) -> None:

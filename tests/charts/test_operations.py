@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)
 
 
 @pytest.mark.embedded_by_night
+@pytest.mark.nightly
 async def test_every_command_on_the_page_does_what_the_page_shows(provided: Provided, tmp_path: Path) -> None:
     environment = await asyncio.to_thread(at_hand, tmp_path, provided.kubeconfig)
     seconds: list[float] = []

@@ -198,6 +198,7 @@ async def drained(bed: Bed | ClusterBed, pod: Pod) -> None:
     await bed.until(gone, f"{namespace}/{name} is evicted", within=90, every=0.5)
 
 
+@pytest.mark.nightly
 async def test_a_cluster_lives_in_a_restricted_namespace_within_its_limits(
     operated: Provided, space: Space
 ) -> None:
@@ -248,6 +249,7 @@ def restarts(pod: Pod) -> int:
     return sum(one.restart_count or 0 for one in statuses)
 
 
+@pytest.mark.nightly
 async def test_a_cluster_in_a_mesh_hands_over_though_nobody_sees_where_others_are(
     operated: Provided, space: Space
 ) -> None:
@@ -276,6 +278,7 @@ async def test_a_cluster_in_a_mesh_hands_over_though_nobody_sees_where_others_ar
 
 
 @pytest.mark.embedded_by_night
+@pytest.mark.nightly
 async def test_what_ucloud_left_is_taken_over_without_a_restart_and_rolled_clean_by_the_first_change(
     operated: Provided, space: Space
 ) -> None:
@@ -348,6 +351,7 @@ async def traces(stage: RedisStage) -> list[str]:
 
 
 @pytest.mark.embedded_by_night
+@pytest.mark.nightly
 async def test_a_release_of_one_namespace_lives_beside_one_of_the_cluster(
     operated: Provided, space: Space, request: pytest.FixtureRequest
 ) -> None:

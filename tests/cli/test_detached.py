@@ -79,6 +79,7 @@ def fill(disk: Path) -> None:
 
 
 @pytest.mark.embedded
+@pytest.mark.nightly
 async def test_a_full_disk_neither_ends_a_control_plane_nor_hides_why_it_does_not_start(
     program: Program, disk: Path
 ) -> None:

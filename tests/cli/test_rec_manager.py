@@ -93,6 +93,7 @@ async def test_it_installs_its_definition_is_elected_serves_on_their_port_and_wo
             assert option in said, "that it has no effect is logged"
 
 
+@pytest.mark.nightly
 async def test_an_operator_whose_definition_is_missing_waits_and_holds_up_no_other(
     program: Program, home: Path
 ) -> None:

@@ -74,6 +74,7 @@ async def test_kubectl_shows_what_the_webhook_says_also_after_a_restart(program:
 
 
 @pytest.mark.embedded
+@pytest.mark.nightly
 async def test_a_start_without_operators_leaves_no_webhook_configuration_of_the_one_before(
     program: Program, home: Path
 ) -> None:

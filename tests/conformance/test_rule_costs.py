@@ -15,7 +15,7 @@ from tests.conformance.test_requests import embedded, namespace, real
 
 __all__ = ["embedded", "namespace", "real"]
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly]
 
 Json = Any
 

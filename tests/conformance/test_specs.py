@@ -6,7 +6,7 @@ import pytest
 from hack.kubernetes.embedded import EmbeddedPlane
 from hack.kubernetes.specs import FAST_SECONDS, Programs, load, run_all
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -126,6 +126,7 @@ async def all_ended(pidfds: list[int], *, within: float) -> None:
 # --- stop, death, return
 
 
+@pytest.mark.nightly
 async def test_a_stopped_plane_leaves_nothing_and_returns_with_its_data(program: Program, home: Path) -> None:
     async with program.up(home / "data") as running:
         await create(running.client())

@@ -405,6 +405,7 @@ TOOL = """
 """
 
 
+@pytest.mark.nightly
 async def test_a_tool_of_the_users_writes_a_backup_and_it_is_checked_as_any_other(bed: Bed) -> None:
     text = BACKUP.format(name="by-tool", s3=s3("by-tool")) + TOOL
     done = await make(bed, BackupJob, text, "by-tool")
@@ -416,6 +417,7 @@ async def test_a_tool_of_the_users_writes_a_backup_and_it_is_checked_as_any_othe
     assert job.status.verified.passed, job.status.verified.message
 
 
+@pytest.mark.nightly
 async def test_a_chain_of_incremental_backups_is_verified_and_restored(bed: Bed) -> None:
     await bed.until(lambda: answers(bed, "one"), "the cluster on S3 answers", within=240, every=0.2)
 

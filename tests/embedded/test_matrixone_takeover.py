@@ -24,7 +24,12 @@ from mooring.operators.matrixone.takeover import TAKE_OVER, TAKEN_OVER
 from mooring.operators.matrixone.types import CNSet, DNSet, LogSet, MatrixOneCluster, ProxySet
 from mooring.testing.bed import Bed
 
-pytestmark = [pytest.mark.mo_service, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.mo_service,
+    pytest.mark.nightly,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(1200),
+]
 
 SHARED: dict[str, Any] = {
     "apiVersion": "v1",

@@ -15,6 +15,12 @@ BY_NIGHT = (
     "test_even_sizes_are_as_good_as_odd_ones",
     "test_many_switches_round_robin_leave_every_replica_following",
     "test_a_cluster_at_rest_writes_nothing",
+    "test_a_statement_that_lasts_does_not_hold_writes_for_ever",
+    "test_a_replica_that_was_pointed_elsewhere_is_repaired_before_it_leads",
+    "test_a_switch_to_a_pod_that_does_not_exist_is_refused",
+    "test_a_namespace_is_deleted_with_its_cluster_while_no_operator_runs",
+    "test_nothing_is_done_while_a_cluster_is_paused",
+    "test_a_fenced_primary_hands_over_and_serves_no_client",
 )
 pytestmark = [
     pytest.mark.embedded,

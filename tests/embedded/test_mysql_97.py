@@ -16,6 +16,18 @@ BY_NIGHT = (
     "test_even_sizes_are_as_good_as_odd_ones",
     "test_a_cluster_of_two_survives_its_primary_and_says_what_it_costs",
     "test_an_operator_that_ends_in_the_middle_of_a_failover_is_continued_by_the_next",
+    "test_two_primaries_killed_one_after_the_other",
+    "test_a_primary_that_is_killed_right_after_the_creation_is_replaced",
+    "test_a_primary_that_dies_while_no_operator_runs_is_replaced_by_the_next_one",
+    "test_replicas_refuse_writes_after_a_restart_without_an_operator",
+    "test_a_deleted_primary_hands_over_before_it_goes",
+    "test_without_any_replica_writes_wait_and_go_on_with_the_first_that_returns",
+    "test_many_switches_round_robin_leave_every_replica_following",
+    "test_a_statement_that_lasts_does_not_hold_writes_for_ever",
+    "test_a_replica_that_was_pointed_elsewhere_is_repaired_before_it_leads",
+    "test_a_switch_to_a_pod_that_does_not_exist_is_refused",
+    "test_a_namespace_is_deleted_with_its_cluster_while_no_operator_runs",
+    "test_nothing_is_done_while_a_cluster_is_paused",
 )
 pytestmark = [
     pytest.mark.embedded,

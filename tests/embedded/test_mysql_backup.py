@@ -237,6 +237,7 @@ async def test_the_data_goes_with_its_backup_where_that_was_asked_for(
     assert [path.rpartition(".")[0] for path in left] == [f"{kept.prefix}/data", f"{kept.prefix}/manifest"]
 
 
+@pytest.mark.nightly
 async def test_a_schedule_makes_backups_and_keeps_the_newest(mysql: MySQLStage) -> None:
     backups = Backups(mysql)
     target = await backups.claim("scheduled")
@@ -313,6 +314,7 @@ async def test_a_cluster_whose_restore_failed_says_so_and_has_no_pods(
     assert await copy.pods() == []
 
 
+@pytest.mark.nightly
 async def test_a_cluster_that_requires_tls_is_backed_up_and_verified(
     mysql: MySQLStage, make_mysql: MakeMySQL
 ) -> None:

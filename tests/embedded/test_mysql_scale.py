@@ -12,6 +12,7 @@ from mooring.testing.mysql_stage import MySQLStage
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 
+@pytest.mark.nightly
 async def test_from_three_to_five_with_larger_volumes_and_back_under_load(
     mysql: MySQLStage, stood: Standstill
 ) -> None:

@@ -150,6 +150,7 @@ async def replaced(stage: Stage, uids: set[str | None]) -> bool:
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_a_deleted_statefulset_and_service_come_back_with_everything(make: Make) -> None:
     stage = await make()
     await stage.fill(500)

@@ -58,6 +58,7 @@ async def test_a_fourth_master_gets_an_even_part_under_a_writer_and_all_volumes_
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_a_fourth_master_gets_what_it_is_assigned_from_whom_it_is_assigned(make: Make) -> None:
     stage = await make()
     await stage.fill(KEYS)
@@ -87,6 +88,7 @@ async def test_a_fourth_master_gets_what_it_is_assigned_from_whom_it_is_assigned
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_how_far_a_move_is_stands_in_the_status_while_it_goes_on(make: Make) -> None:
     stage = await make()
     await stage.fill(KEYS)

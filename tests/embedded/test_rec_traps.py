@@ -128,6 +128,7 @@ async def test_a_server_without_volume_or_persistence_that_restarts_at_once_keep
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_servers_that_are_to_keep_a_log_begin_with_the_snapshots_they_have(
     make: Make, plane: Bed
 ) -> None:

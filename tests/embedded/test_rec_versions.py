@@ -21,7 +21,9 @@ from mooring.testing.bed import Bed
 pytestmark = [pytest.mark.embedded, pytest.mark.full, pytest.mark.timeout(400)]
 
 
-@pytest.fixture(params=list(VERSIONS))
+@pytest.fixture(
+    params=[pytest.param(one, marks=[pytest.mark.nightly] if one == "3.2" else []) for one in VERSIONS]
+)
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -95,7 +97,9 @@ async def test_a_pair_of_old_servers_is_made(old_bed: Bed, version: str) -> None
     assert kinds == ["master", "slave"]
 
 
-@pytest.mark.parametrize("strategy", ["AutoReceive", "AssignReceive"])
+@pytest.mark.parametrize(
+    "strategy", ["AutoReceive", pytest.param("AssignReceive", marks=pytest.mark.nightly)]
+)
 async def test_slots_of_old_servers_move_there_and_back_under_a_writer(
     old_bed: Bed, version: str, strategy: str
 ) -> None:

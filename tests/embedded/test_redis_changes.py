@@ -41,6 +41,7 @@ async def incarnations(stage: RedisStage) -> dict[str, tuple[str | None, int]]:
 # --- sizes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 async def test_both_sets_grow_to_five_and_shrink_to_three_under_a_writer(
     cluster: MakeCluster, stood: Standstill
 ) -> None:

@@ -36,15 +36,7 @@ SECOND = "second \\ two"
 ELSEWHERE = ("redis:3.2", "redis:5.0", "redis:7.0")
 
 
-HERE = [one for one in ALL if one.values[0] not in ELSEWHERE]
-#: A life with slots takes a minute and more: one kind in CI, and the other lives with sentinels there.
-WITH_SLOTS = [
-    pytest.param(*one.values, marks=pytest.mark.nightly) if one.values[0].startswith("valkey") else one
-    for one in HERE
-]
-
-
-@pytest.fixture(params=HERE)
+@pytest.fixture(params=[one for one in ALL if one.values[0] not in ELSEWHERE])
 def image(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -182,7 +174,7 @@ async def expiring_fields(stage: RedisStage) -> None:
     await stage.call(master, "HPEXPIREAT", "expiring", "4102444800000", "FIELDS", "1", "a")
 
 
-@pytest.mark.parametrize("image", WITH_SLOTS, indirect=True)
+@pytest.mark.nightly
 async def test_a_life_with_slots(old_bed: Bed, image: str) -> None:
     stage = rec.Stage(old_bed, "life")
     document = rec.manifest("life", pod={"middlewareImage": image})

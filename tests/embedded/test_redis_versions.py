@@ -108,9 +108,8 @@ async def everywhere(stage: RedisStage, count: int) -> None:
         assert await stage.kept(pod.metadata.name or "", count) == count, pod.metadata.name
 
 
-@pytest.mark.parametrize(
-    "persistence", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["persistent", "in-memory"]
-)
+@pytest.mark.parametrize("persistence", [True, False], ids=["persistent", "in-memory"])
+@pytest.mark.nightly
 async def test_no_restart_costs_a_key(old_bed: Bed, version: str, persistence: bool) -> None:
     document = manifest("old", persistence=persistence, sentinel_settings=QUICK_SENTINELS)
     document["spec"]["image"] = document["spec"]["sentinel"]["image"] = f"redis:{version}"
@@ -167,6 +166,7 @@ async def follows(stage: RedisStage, pod: str) -> bool:
     return bool(role[0] == "slave" and role[3] == "connected")
 
 
+@pytest.mark.nightly
 async def test_a_backup_is_restored_with_every_key(old_bed: Bed, version: str) -> None:
     document = manifest("old", password=FIRST, sentinel_settings=QUICK_SENTINELS)
     document["spec"]["image"] = document["spec"]["sentinel"]["image"] = f"redis:{version}"

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 Scenario = Callable[["Side"], Awaitable[None]]
 
 # Each act waits until two control planes rest: 50 s on a busy machine, and more on a slower one.
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 PATHS = {
     "pods": "/api/v1",

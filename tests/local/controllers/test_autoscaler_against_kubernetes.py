@@ -23,7 +23,7 @@ from mooring.kube import AlreadyExists, Client, Config, HttpTransport, NotFound,
 
 Json = dict[str, Any]
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly]
 
 NAMESPACE = "autoscalers"
 LONG_AGO = "2020-01-01T00:00:00Z"

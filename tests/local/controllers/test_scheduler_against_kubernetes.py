@@ -22,7 +22,7 @@ from mooring.kube import ApiError, Client, Config, HttpTransport, NotFound
 Json = dict[str, Any]
 
 # Each act waits until two control planes rest: 50 s on a busy machine, and more on a slower one.
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 NAMESPACE = "scheduling"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"

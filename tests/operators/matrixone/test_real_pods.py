@@ -20,7 +20,7 @@ from mooring.operators.matrixone.topology import Topology, read_topology
 from mooring.testing.bed import Bed
 from mooring.testing.matrixone import LOG_PORT, PASSWORD, SQL_PORT, USER
 
-pytestmark = [pytest.mark.mo_service, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.mo_service, pytest.mark.nightly, pytest.mark.timeout(180)]
 
 IMAGE = "matrixorigin/matrixone:1.2.4"
 CN, LOG, TN = (f"00000000-0000-0000-0000-{number}00000000000" for number in "201")

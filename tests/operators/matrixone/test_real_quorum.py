@@ -14,7 +14,7 @@ from mooring.operators.matrixone.rpc.hakeeper import HAKEEPER_SHARD, Hakeeper
 from mooring.operators.matrixone.topology import Topology, Unseen, read_topology
 from mooring.testing.matrixone import BareCluster
 
-pytestmark = [pytest.mark.mo_service, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.mo_service, pytest.mark.nightly, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
