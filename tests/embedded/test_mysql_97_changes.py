@@ -10,6 +10,7 @@ from tests.embedded import (
     test_mysql_roll,
     test_mysql_scale,
     test_mysql_seed,
+    test_mysql_switch,
 )
 from tests.embedded.test_mysql_97 import BY_NIGHT
 
@@ -28,5 +29,5 @@ for _module in (
     test_mysql_config,
 ):
     globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})
-for _module in (test_mysql_life, test_mysql_faults):
+for _module in (test_mysql_life, test_mysql_switch, test_mysql_faults):
     globals().update({name: test for name, test in vars(_module).items() if name in BY_NIGHT})
