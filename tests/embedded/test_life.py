@@ -356,6 +356,7 @@ async def kill_under_writers(running: Running, *, rounds: int, writers: int = 6)
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_kill_9_loses_no_acknowledged_write(program: Program, home: Path) -> None:
     async with program.up(home / "data", "--operators", "none") as running:
         assert await kill_under_writers(running, rounds=4) > 100
@@ -565,6 +566,7 @@ async def test_a_plain_user_does_all_of_it(home: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(240)
+@pytest.mark.nightly
 async def test_a_plain_user_sees_the_demo(home: Path) -> None:
     with plain_user() as user:
         done = await user.run("demo", seconds=200)
@@ -702,6 +704,7 @@ async def test_ctrl_c_in_the_midst_of_the_demo_ends_it_soon_and_leaves_nothing(p
 
 @pytest.mark.full
 @pytest.mark.timeout(240)
+@pytest.mark.nightly
 async def test_the_demo_on_a_terminal_stays_up_until_ctrl_c(program: Program) -> None:
     with terminal(program, "demo") as session:
         await until(lambda: "up until Ctrl-C" in session.said(), "the story is told", within=150)

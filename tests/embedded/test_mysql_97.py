@@ -28,6 +28,10 @@ BY_NIGHT = (
     "test_a_switch_to_a_pod_that_does_not_exist_is_refused",
     "test_a_namespace_is_deleted_with_its_cluster_while_no_operator_runs",
     "test_nothing_is_done_while_a_cluster_is_paused",
+    "test_a_cluster_at_rest_writes_nothing",
+    "test_no_password_stands_in_a_pod_or_a_status",
+    "test_read_only_holds_writes_on_every_server_and_lets_them_go_on",
+    "test_a_fenced_primary_hands_over_and_serves_no_client",
 )
 pytestmark = [
     pytest.mark.embedded,

@@ -13,6 +13,7 @@ IMAGE = "mysql:9.7"
 pytestmark = [
     pytest.mark.embedded,
     pytest.mark.full,
+    pytest.mark.nightly,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(480),
 ]

@@ -11,6 +11,7 @@ from mooring.testing.mysql_stage import MySQLStage
 pytestmark = [
     pytest.mark.embedded,
     pytest.mark.full,
+    pytest.mark.nightly,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(300),
 ]

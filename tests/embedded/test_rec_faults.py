@@ -165,6 +165,7 @@ async def test_a_deleted_statefulset_and_service_come_back_with_everything(make:
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_a_roll_that_fails_at_its_first_pod_is_turned_back_and_said_so(make: Make) -> None:
     stage = await make()
     await stage.fill(500)

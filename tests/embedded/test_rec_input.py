@@ -115,6 +115,7 @@ async def test_a_template_of_the_users_shapes_the_configuration(make: Make, plan
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_a_paused_cluster_is_looked_at_and_not_touched(make: Make) -> None:
     stage = await make()
     await stage.patch({"pause": True, "replicas": 8})
@@ -233,6 +234,7 @@ async def test_new_nodes_that_find_no_place_come_with_smaller_resources_and_old_
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_pods_that_a_quota_forbids_are_named_and_made_once_they_are_declared_smaller(
     make: Make, plane: Bed
 ) -> None:

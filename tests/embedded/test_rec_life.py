@@ -117,6 +117,7 @@ async def test_a_master_whose_files_vanish_with_its_identity_kept_does_not_wipe_
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_a_deleted_masters_pod_hands_over_before_it_goes(make: Make) -> None:
     stage = await make()
     await stage.fill(500)

@@ -17,6 +17,7 @@ from mooring.operators.registry import Operator
 pytestmark = [
     pytest.mark.embedded,
     pytest.mark.full,
+    pytest.mark.nightly,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(900),
 ]

@@ -73,6 +73,7 @@ async def test_a_master_that_dies_while_keys_come_costs_a_try_and_no_key(make: M
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_a_backup_goes_from_sentinels_to_a_cluster_that_takes_tls_and_back_and_other_databases_are_refused(
     cluster: MakeCluster, make: Make
 ) -> None:

@@ -151,6 +151,7 @@ async def test_four_masters_become_three_drained_and_forgotten_and_four_again_on
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_a_scale_in_taken_back_while_draining_leaves_all_nodes_serving(make: Make) -> None:
     stage = await make(replicas=8)
     await stage.fill(20000)

@@ -82,6 +82,7 @@ async def test_one_shard_that_is_down_does_not_stop_the_others(make: Make) -> No
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_a_spare_replica_stays_with_its_shard_while_another_has_none(make: Make) -> None:
     stage = await make(replicas=7, exact=False)
     await stage.exact(7, masters=3)

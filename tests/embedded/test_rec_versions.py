@@ -84,6 +84,7 @@ async def test_a_cluster_of_old_servers_gets_a_password_and_outlives_a_master(
         assert len(await stage.pods()) == 6
 
 
+@pytest.mark.nightly
 async def test_a_pair_of_old_servers_is_made(old_bed: Bed, version: str) -> None:
     stage = Stage(old_bed, "two", password="secret")
     await old_bed.apply(declared("two", version, replicas=2, password="secret"))

@@ -12,6 +12,7 @@ from mooring.testing.redis import RedisStage
 pytestmark = [
     pytest.mark.embedded,
     pytest.mark.full,
+    pytest.mark.nightly,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(300),
 ]

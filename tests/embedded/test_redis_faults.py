@@ -81,6 +81,7 @@ async def test_rounds_of_death_lose_nothing_confirmed(shared_bed: Bed) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 async def test_rounds_of_death_of_servers_and_operator_lose_nothing_confirmed(directory: Path) -> None:
     survived(await soak(rounds(3, seed=3, apart=True), directory))
 

@@ -39,6 +39,7 @@ def claim(size: str) -> dict[str, Any]:
     return {"metadata": {"name": "redis-data"}, "spec": spec}
 
 
+@pytest.mark.nightly
 async def test_a_full_volume_of_redis_is_reported_at_its_maximum_and_grows_once_it_may(bed: Bed) -> None:
     await bed.apply(manifest(storage={"persistentVolumeClaim": claim("32Mi")}))
     stage = RedisStage(bed, "demo")
