@@ -12,6 +12,7 @@ _SEQUENCES, _LENGTH = 50, 40
 
 
 @pytest.mark.kubernetes
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_answers_to_random_sequences_are_those_of_a_real_server() -> None:
     with pair() as servers:
