@@ -51,13 +51,18 @@ UNSEEN = {
 }
 
 
+#: Clusters are made one after the other: one node of two processors starts the pods of all of them.
+BEGINNING = asyncio.Lock()
+
+
 async def is_changed(bed: Bed | ClusterBed) -> None:
     """What somebody deletes or spoils is made again; what is changed live, by a switch, and by a roll."""
     declared = manifest("changed", password="first", config={"maxclients": "1000"})
     declared["spec"]["storage"]["keepAfterDeletion"] = False
-    await bed.apply(declared)
     stage = RedisStage(bed, "changed", password="first")
-    await stage.exact(180)
+    async with BEGINNING:
+        await bed.apply(declared)
+        await stage.exact(180)
     await bed.client.delete(Service, stage.names.master, namespace="default")
     await bed.client.delete(PodDisruptionBudget, stage.names.redis, namespace="default")
     await bed.client.patch(Secret, stage.names.password, MergePatch({"data": None}), namespace="default")
@@ -74,9 +79,10 @@ async def is_changed(bed: Bed | ClusterBed) -> None:
 
 async def is_broken_and_resized(bed: Bed | ClusterBed) -> None:
     """A version that does not start and the way back; one server more and one less."""
-    await bed.apply(manifest("resized"))
     stage = RedisStage(bed, "resized")
-    await stage.exact(180)
+    async with BEGINNING:
+        await bed.apply(manifest("resized"))
+        await stage.exact(180)
     await stage.patch({"image": "redis:none"})
 
     async def halted() -> bool:
@@ -95,8 +101,9 @@ async def has_its_slots_moved(bed: Bed | ClusterBed) -> None:
     """All that and more of a Redis Cluster: nodes come and go, and a version that does not start is turned back."""
     stage = rec.Stage(bed, "slots", password="first")
     try:
-        await bed.apply(rec.manifest("slots", password="first", finalizers="foreground"))
-        await stage.exact(6, within=180)
+        async with BEGINNING:
+            await bed.apply(rec.manifest("slots", password="first", finalizers="foreground"))
+            await stage.exact(6, within=180)
         # What somebody deletes or spoils is made again; nodes come and go; the pods are made anew.
         await bed.client.delete(Service, "slots-service", namespace="default")
         await bed.client.delete(PodDisruptionBudget, "slots", namespace="default")
@@ -138,8 +145,9 @@ async def has_its_slots_moved(bed: Bed | ClusterBed) -> None:
 async def is_backed_up(bed: Bed | ClusterBed) -> None:
     """Backups by the clock, of which one stays; one that is deleted while it is made; a cluster from another."""
     stage = RedisStage(bed, "saved")
-    await bed.apply(manifest("saved"))
-    await stage.exact(180)
+    async with BEGINNING:
+        await bed.apply(manifest("saved"))
+        await stage.exact(180)
     await stage.fill(2000)
     backups = Backups(bed, "saved")
     target = await have_backups(backups)
@@ -154,8 +162,9 @@ async def has_its_shards_backed_up(bed: Bed | ClusterBed) -> None:
     """The same of a Redis Cluster, but for the cluster from a backup."""
     stage = rec.Stage(bed, "shards")
     try:
-        await bed.apply(rec.manifest("shards"))
-        await stage.exact(6, within=180)
+        async with BEGINNING:
+            await bed.apply(rec.manifest("shards"))
+            await stage.exact(6, within=180)
         await stage.fill(2000)
         backups = Backups(bed, "shards", "redis.middleware.hc.cn")
         await have_backups(backups)

@@ -9,6 +9,8 @@ from functools import partial
 import pytest
 from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest
 
+from mooring.kube import MergePatch
+from mooring.kube.objects.core import Secret
 from mooring.operators.redis.dial import Dial, DialError
 from mooring.operators.registry import Operator
 from mooring.testing.bed import Bed
@@ -81,5 +83,49 @@ async def test_it_changes_and_goes_and_comes_while_clients_write(plane: Bed) -> 
         stage.password = ""
         await everywhere(stage, "", but="se cond")
         await stage.exact(6)
+    finally:
+        await stage.delete()
+
+
+async def processes(stage: Stage) -> set[str | None]:
+    """The containers' ids: another one for every start."""
+    statuses = [pod.status for pod in await stage.pods()]
+    return {one.container_id for status in statuses if status for one in status.container_statuses or ()}
+
+
+async def test_servers_whose_secret_was_lost_take_another_password_and_are_not_restarted(plane: Bed) -> None:
+    stage = Stage(plane, "lost", password="first")
+    pod = {"middlewareImage": "redis:7.0", "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}
+    name = "lost-password"
+    try:
+        await plane.apply(manifest("lost", password="first"))
+        await stage.exact(6)
+        await stage.fill(500)
+        before = await processes(stage)
+
+        # Nothing but the operator knows any more what the servers take.
+        await plane.client.patch(Secret, name, MergePatch({"data": None}), namespace="default")
+        await stage.patch({"pod": [{**pod, "requirepass": "second"}]})
+        stage.password = "second"
+        await everywhere(stage, "second", but="first")
+
+        # And now nobody knows it.
+        await plane.stop_operators()
+        await plane.client.delete(Secret, name, namespace="default")
+        await stage.patch({"pod": [{**pod, "requirepass": "third"}]})
+        await plane.start_operators()
+
+        async def said() -> bool:
+            conditions = (await stage.status()).standard_conditions or ()
+            stalled = next((one for one in conditions if one.type == "Stalled"), None)
+            return stalled is not None and stalled.reason == "PasswordRefused"
+
+        await plane.until(said, "it is said that no password is taken")
+        body = MergePatch({"stringData": {"password": "second"}})
+        await plane.client.patch(Secret, name, body, namespace="default")
+        stage.password = "third"
+        await everywhere(stage, "third", but="second")
+        await stage.exact(6)
+        assert await processes(stage) == before
     finally:
         await stage.delete()

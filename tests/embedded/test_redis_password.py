@@ -14,6 +14,7 @@ import pytest
 from tests.embedded.conftest import MakeCluster
 from tests.standstill import Standstill
 
+from mooring.kube import MergePatch
 from mooring.kube.objects.apps import ControllerRevision, StatefulSet
 from mooring.kube.objects.core import ConfigMap, Pod, Secret
 from mooring.kube.objects.events import Event
@@ -254,10 +255,74 @@ async def test_who_has_no_password_asks_the_sentinels_and_changes_nothing_of_the
     assert await stage.master() != dead
 
 
+async def lose(stage: RedisStage, how: str) -> None:
+    """Delete the Secret with the passwords, or what is in it."""
+    client, namespace = stage.bed.client, stage.namespace
+    if how == "deleted":
+        await client.delete(Secret, stage.names.password, namespace=namespace)
+    else:
+        await client.patch(Secret, stage.names.password, MergePatch({"data": None}), namespace=namespace)
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied"])
+async def test_a_lost_secret_comes_back_as_it_was_and_nothing_restarts(
+    cluster: MakeCluster, how: str
+) -> None:
+    stage = await cluster(password="first", passwordGraceSeconds=1)
+    await stage.fill(1000)
+    before = await incarnations(stage)
+    secret = await stage.bed.get(Secret, stage.names.password, stage.namespace)
+    await lose(stage, how)
+
+    async def whole() -> bool:
+        found = await stage.bed.client.list(Secret, namespace=stage.namespace)
+        return any(one.data == secret.data for one in found.items)
+
+    await stage.bed.until(whole, "the Secret is as it was")
+    # Nothing but the operator knows any more what the servers take.
+    await lose(stage, how)
+    await stage.patch({"password": "second"})
+    stage.password = "second"
+    await stage.exact(60)
+    assert await all_take(stage, "second") == [True] * 3
+    assert await incarnations(stage) == before
+    assert await stage.kept(await stage.master(), 1000) == 1000
+
+
+async def test_servers_that_take_no_known_password_are_left_alone_until_somebody_names_it(
+    cluster: MakeCluster,
+) -> None:
+    stage = await cluster(password="first", passwordGraceSeconds=1)
+    await stage.fill(1000)
+    before = {name: it for name, it in (await incarnations(stage)).items() if "-sentinel-" not in name}
+    await stage.bed.stop_operators()
+    await lose(stage, "emptied")
+    await stage.patch({"password": "second"})
+    await stage.bed.start_operators()
+
+    async def said() -> bool:
+        stalled = [one for one in (await stage.status()).conditions or () if one.type == "Stalled"]
+        return any(one.reason == "PasswordRefused" for one in stalled)
+
+    await stage.bed.until(said, "it is said that no password is taken")
+    stalled = next(one for one in (await stage.status()).conditions or () if one.type == "Stalled")
+    assert f"kubectl patch secret {stage.names.password} -p" in (stalled.message or "")
+    body = MergePatch({"stringData": {"password": "first"}})
+    await stage.bed.client.patch(Secret, stage.names.password, body, namespace=stage.namespace)
+    stage.password = "second"
+    await stage.exact(60)
+    assert await all_take(stage, "first") == [False] * 3
+    after = await incarnations(stage)
+    assert {name: after[name] for name in before} == before
+    assert await stage.kept(await stage.master(), 1000) == 1000
+
+
 async def test_sentinels_take_a_new_key_when_the_secret_is_lost(cluster: MakeCluster) -> None:
     stage = await cluster(password="hush")
     before = {pod.metadata.uid for pod in await stage.pods("sentinel")}
-    await stage.bed.client.delete(Secret, stage.names.password, namespace=stage.namespace)
+    await stage.bed.stop_operators()
+    await lose(stage, "deleted")
+    await stage.bed.start_operators()
 
     async def renewed() -> bool:
         return before.isdisjoint({pod.metadata.uid for pod in await stage.pods("sentinel")})

@@ -63,6 +63,11 @@ class Refused(DialError):
         super().__init__(message)
         self.reply = reply
 
+    @property
+    def for_login(self) -> bool:
+        """It takes none of the logins that were tried."""
+        return self.reply.startswith(("NOAUTH", "WRONGPASS"))
+
 
 def no_fence() -> None:
     """The fence of a process that needs none: a test, or a tool run by hand."""
@@ -278,7 +283,7 @@ class Dial:
         except (RedisError, OSError) as error:
             raise Unreachable(f"{address}: cannot connect: {error}") from error
         if refusal:
-            raise Refused(f"{address}: AUTH refused: {refusal}", refusal)
+            raise Refused(f"{address}: AUTH refused: {refusal}", f"WRONGPASS {refusal}")
         return ""
 
     async def _open_as(self, connection: Connection, address: Address, user: tuple[str, str]) -> None:

@@ -27,7 +27,8 @@ ask() {
     printf '%s\n' "$1"
   } | asked
 }
-asked() { cli -h "${REDIS_HOST:-127.0.0.1}" 2>/dev/null; }
+# The client puts an empty line after an error.
+asked() { cli -h "${REDIS_HOST:-127.0.0.1}" 2>/dev/null | sed -e '/^$/d'; }
 # The users of a start: after these lines nobody comes in but by them. Rules about channels are of 6.2.
 users() {
   [ -s "$home/auth/users.conf" ] || return 0

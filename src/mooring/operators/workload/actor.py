@@ -14,6 +14,7 @@ from mooring.operators.workload.autogrow import AutogrowStatus, Filling
 from mooring.operators.workload.growing import Growing
 from mooring.operators.workload.hindrances import Hindrances
 from mooring.operators.workload.index import ClusterIndex, keys_of
+from mooring.operators.workload.kept_secrets import KeptSecrets
 from mooring.operators.workload.scope import SCOPE_ANNOTATION, Scoped
 from mooring.operators.workload.surroundings import Surroundings
 from mooring.operators.workload.volumes import Growth, Refusals
@@ -60,6 +61,7 @@ class DatabaseActor(Planned[C, I, S]):
         self.refusals = Refusals()
         self._measuring: list[Measured] = []
         self.hindrances = self.measuring(Hindrances())
+        self._kept_secrets = self.measuring(KeptSecrets())
         self.growing = self.measuring(
             Growing(
                 manager,
@@ -118,10 +120,17 @@ class DatabaseActor(Planned[C, I, S]):
         references: Iterable[tuple[type[Object], str]],
         pods: Sequence[core.Pod],
         *more: Object | None,
+        keeps: str = "",
     ) -> Surroundings:
-        """The objects that a declaration refers to, as far as there are any, the pods and the claims."""
-        single = [ctx.children.find(kind, name) for kind, name in references]
-        return Surroundings([*single, *pods, *self.claims.of(ctx.key), *more])
+        """The objects that a declaration refers to, as far as there are any, the pods and the claims.
+
+        The Secret named ``keeps`` is there as it last was whole, should somebody have emptied or deleted it.
+        """
+        found = {(kind, name): ctx.children.find(kind, name) for kind, name in references}
+        if keeps:
+            secret = ctx.children.find(core.Secret, keeps)
+            found[core.Secret, keeps] = self._kept_secrets.whole(ctx.key, ctx.obj.metadata.uid or "", secret)
+        return Surroundings([*found.values(), *pods, *self.claims.of(ctx.key), *more])
 
     def volumes(
         self, ctx: Context[C], storage: Any, status: AutogrowStatus | None, growth: Growth

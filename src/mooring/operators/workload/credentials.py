@@ -73,6 +73,8 @@ class PasswordState:
     """The previous one is in the Secret: servers may still accept it."""
     published: datetime | None = None
     """When the one in force was published, while the previous one is in the Secret."""
+    secret: str = ""
+    """The name of the Secret."""
 
     @property
     def changing(self) -> bool:
@@ -80,9 +82,11 @@ class PasswordState:
         return self.staged or self.retired
 
 
-def kept_in(secret: core.Secret) -> Kept:
-    """The passwords that a cluster's Secret has."""
-    have = secret.data or {}
+def kept_in(secret: core.Secret | None, declared: str) -> Kept:
+    """The passwords that a cluster's Secret has; of a new cluster, or where it has none any more, the declared one."""
+    have = (secret.data if secret is not None else None) or {}
+    if "password" not in have:
+        return Kept(password=declared)
     following, former = (secret_value(secret, one) if one in have else None for one in ("next", "previous"))
     return Kept(password=secret_value(secret, "password"), next=following, previous=former)
 

@@ -30,13 +30,13 @@ STARTS = {"sentinel": sentinel.REDIS_START, "cluster": cluster.START}
 class Pod:
     """What a pod mounts, and an address of its own in place of its network."""
 
-    def __init__(self, home: Path, start: str, *, users: bool = True) -> None:
+    def __init__(self, home: Path, start: str, *, users: bool = True, also: str = "") -> None:
         self.home = home
         self.address = Address(f"127.{random.randint(10, 250)}.{random.randint(1, 250)}.1", 6379)
         scene = Scene(users=[declared("app", "~*", "+@all")], default=OFF)
         scene.settle()
         lines = start_lines(scene.access, Kept(password="of-all", accounts=ACCOUNTS))
-        plain = 'port 6379\nprotected-mode no\nsave ""\n'
+        plain = f'port 6379\nprotected-mode no\nsave ""\n{also}'
         files = {
             **{f"conf/{name}": plain for name in ("redis.conf", "defaults.conf", "forced.conf")},
             "auth/password": "of-all",
@@ -113,3 +113,54 @@ async def test_probes_of_a_server_that_does_not_know_the_account_yet_use_the_pas
             await asyncio.sleep(0.02)
         assert await pod.says("of-all") == "PONG"
         assert (await pod.code("live.sh"), await pod.code("ready.sh")) == (0, 0)
+
+
+@pytest.mark.parametrize("mounted", ["another", None])
+async def test_a_server_that_takes_another_password_than_its_pod_mounts_is_not_killed(
+    tmp_path: Path, mounted: str | None
+) -> None:
+    pod = Pod(tmp_path, STARTS["sentinel"], users=False)
+    async with pod.started():
+        while await pod.says("of-all") != "PONG":
+            await asyncio.sleep(0.02)
+        # The Secret is emptied, or the servers are ahead of it.
+        (pod.home / f"auth/{OPERATOR}").unlink()
+        (pod.home / "auth/password").unlink()
+        if mounted:
+            (pod.home / "auth/password").write_text(mounted)
+        assert (await pod.code("live.sh"), await pod.code("ready.sh")) == (0, 0)
+    assert await pod.code("live.sh") == 1
+
+
+async def test_a_server_that_loads_its_data_is_alive_and_not_ready(tmp_path: Path) -> None:
+    # A millisecond for each key.
+    slow = "key-load-delay 1000\nloading-process-events-interval-bytes 1024\n"
+    pod = Pod(tmp_path, STARTS["sentinel"], users=False, also=slow)
+    async with pod.started():
+        while await pod.says("of-all") != "PONG":
+            await asyncio.sleep(0.02)
+        async with PATIENT.link(pod.address, password="of-all") as link:
+            await link.call("EVAL", "for i = 1, 50000 do redis.call('SET', i, i) end", 0)
+            await link.call("SAVE")
+    async with pod.started():
+        while "LOADING" not in await pod.says("of-all"):
+            await asyncio.sleep(0.02)
+        assert (await pod.code("live.sh"), await pod.code("ready.sh")) == (0, 1)
+        assert "LOADING" in await pod.says("of-all")
+
+
+async def test_a_server_that_runs_a_script_is_alive_and_not_ready(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, STARTS["sentinel"], users=False, also="lua-time-limit 50\n")
+    async with pod.started():
+        while await pod.says("of-all") != "PONG":
+            await asyncio.sleep(0.02)
+        async with PATIENT.link(pod.address, password="of-all", reply_timeout=60) as link:
+            script = asyncio.create_task(link.call("EVAL", "while true do end", 0))
+            while "BUSY" not in await pod.says("of-all"):
+                await asyncio.sleep(0.02)
+            codes = await pod.code("live.sh"), await pod.code("ready.sh")
+            async with PATIENT.link(pod.address, password="of-all") as other:
+                await other.call("SCRIPT", "KILL")
+            with pytest.raises(DialError, match="killed"):
+                await script
+        assert codes == (0, 1)

@@ -32,7 +32,7 @@ from mooring.operators.redis.cluster.inputs import (
     zones_of,
 )
 from mooring.operators.redis.cluster.measures import PUBLISH, Measures
-from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
+from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, Names, cluster_of
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.pulse import Pulse
 from mooring.operators.redis.cluster.report import held, not_begun, refusal, report, step_failed
@@ -188,7 +188,7 @@ class ClusterActor(DatabaseActor[RedisCluster, Inputs, Snapshot]):
     def _given(self, ctx: Pass, pods: Sequence[core.Pod], *, restore: Look | None = None) -> Inputs:
         return read_inputs(
             ctx.obj,
-            self.around(ctx, references(ctx.obj), pods),
+            self.around(ctx, references(ctx.obj), pods, keeps=Names(ctx.key.name).password),
             status_of(ctx.status),
             zones=zones_of(pods, self._nodes),
             unknown=tuple(self._unknown.of(ctx.key)),

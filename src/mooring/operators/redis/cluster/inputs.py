@@ -52,7 +52,7 @@ from mooring.operators.redis.users.template import ready
 from mooring.operators.redis.versions import unread, version_in, why_unread
 from mooring.operators.workload.autogrow import Filling
 from mooring.operators.workload.autoscale import policy_of
-from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
+from mooring.operators.workload.credentials import PasswordState, kept_in, secret_value
 from mooring.operators.workload.last_words import BAD_CONFIGURATION, OUT_OF_MEMORY
 from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
@@ -248,7 +248,7 @@ def read_inputs(
     template = (given.data or {}).get("redis.conf", "") if given is not None else ""
     secret = around.find(core.Secret, names.password)
     # Of a new cluster the declared one is in force from the beginning.
-    kept = kept_in(secret) if secret is not None else Kept(password=password_of(spec))
+    kept = kept_in(secret, password_of(spec))
     blocked = _blocked(cluster, template=template)
     declared = blocked is None and declares(spec.users, spec.default_user)
     kept = replace(kept, accounts=accounts_in(secret, ACCOUNTS, declared=declared))
@@ -422,6 +422,7 @@ def _password_state(inputs: Inputs, *, blocked: Blocked | None, grace: float) ->
         open=not all(kept.named().values()),
         grace=grace,
         published=datetime.fromisoformat(published) if published else None,
+        secret=inputs.names.password,
     )
 
 

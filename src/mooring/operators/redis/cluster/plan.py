@@ -28,6 +28,7 @@ from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.strangers import expel
 from mooring.operators.redis.cluster.stuck import pods_starting, replace_stuck, troubles
 from mooring.operators.redis.cluster.users import change_users
+from mooring.operators.redis.passwords.plan import locked_out
 
 __all__ = ["next_step"]
 
@@ -56,13 +57,31 @@ def _first_of_all(snapshot: Snapshot) -> Verdict:
     if snapshot.wanted.nodes == 2:
         return pair(snapshot)
     founding = (release, found)
-    running = (release, found_again, heal, turn_back, next_restore, ownership, scale, waiting, roll)
+    running = (
+        release,
+        find_locked,
+        found_again,
+        heal,
+        turn_back,
+        next_restore,
+        ownership,
+        scale,
+        waiting,
+        roll,
+    )
     rules = running if snapshot.recorded.formed else founding
     for rule in rules:
         verdict = rule(snapshot)
         if verdict is not None:
             return verdict
     return InSync()
+
+
+def find_locked(snapshot: Snapshot) -> Wait | None:
+    """Servers that take no password of ours, where nobody answers who would."""
+    if any(one.server or one.gate for one in snapshot.seen.nodes):
+        return None
+    return locked_out(snapshot.password, [one.name for one in snapshot.seen.nodes if one.locked])
 
 
 def heal(snapshot: Snapshot) -> Verdict | None:

@@ -224,6 +224,8 @@ class Node:
     users: SeenUsers | None = None
     """Its users; None where they were not asked for, or of a server before 6.0."""
     error: str = ""
+    locked: bool = False
+    """It takes no password that we know."""
     port: int = REDIS_PORT
     leaf: str = ""
     """Digest of the certificate that it shows; "" without TLS."""
@@ -448,7 +450,7 @@ async def _read(
                 return replace(node, auth=told_auth(kept, *await link.pipeline(ASKED)))
             return node
     except DialError as error:
-        return replace(silent, error=str(error))
+        return replace(silent, error=str(error), locked=isinstance(error, Refused) and error.for_login)
 
 
 async def read_node(link: Link, pod: Pod, *, load: bool = False) -> Node:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from mooring.actor import Wait
 from mooring.operators.redis.passwords.moves import (
     AddPassword,
     DropPassword,
@@ -24,7 +25,7 @@ from mooring.operators.redis.passwords.moves import (
 from mooring.operators.redis.passwords.seen import Auth
 from mooring.operators.workload.credentials import Label, PasswordState
 
-__all__ = ["astray", "can_overlap", "grace_left", "names_of", "next_password"]
+__all__ = ["astray", "can_overlap", "grace_left", "locked_out", "names_of", "next_password"]
 
 
 def next_password(
@@ -67,6 +68,20 @@ def astray(servers: Sequence[ServerAuth]) -> tuple[ServerAuth, ...]:
     return _those(
         servers,
         lambda auth: "password" not in auth.accepts & auth.presents or "previous" in auth.accepts,
+    )
+
+
+def locked_out(state: PasswordState, locked: Sequence[str]) -> Wait | None:
+    """What to do where the ``locked`` pods' servers take no password that is known, and no other server answers."""
+    if not locked:
+        return None
+    patch = f"""kubectl patch secret {state.secret} -p '{{"stringData":{{"password":"PASSWORD"}}}}'"""
+    return Wait(
+        "PasswordRefused",
+        f"{', '.join(locked)} take no password that the Secret {state.secret} has; write the one that they take into "
+        f"it, and they are given the declared one: {patch}",
+        after=5.0,
+        stalled=True,
     )
 
 

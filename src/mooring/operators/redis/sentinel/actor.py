@@ -30,7 +30,7 @@ from mooring.operators.redis.sentinel.inputs import (
 from mooring.operators.redis.sentinel.listen import Listener
 from mooring.operators.redis.sentinel.metrics import Metrics
 from mooring.operators.redis.sentinel.moves import DatabaseMove, Done, Record, UsersMove
-from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR, cluster_of
+from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR, Names, cluster_of
 from mooring.operators.redis.sentinel.plan import decide
 from mooring.operators.redis.sentinel.restore import SentinelRestores
 from mooring.operators.redis.sentinel.snapshot import Snapshot
@@ -91,7 +91,8 @@ class SentinelActor(DatabaseActor[RedisCluster, Inputs, Snapshot]):
     async def inputs(self, ctx: Context[RedisCluster]) -> Inputs | Outcome:
         """The declaration and the objects around it, from the caches; the Secrets it names are read."""
         await self.read_secrets(ctx, secret_names(ctx.obj))
-        around = self.around(ctx, references(ctx.obj), self.pods.of(ctx.key))
+        keeps = Names(ctx.key.name).password
+        around = self.around(ctx, references(ctx.obj), self.pods.of(ctx.key), keeps=keeps)
         inputs = read_inputs(ctx.obj, around, now=ctx.now(), hindrance=self.hindrances.of(ctx))
         await self._restores.read(ctx)
         if not isinstance(inputs, Inputs):

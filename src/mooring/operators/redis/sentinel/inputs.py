@@ -192,7 +192,7 @@ def read_inputs(
     declared, no_password = _declared_password(spec, around)
     secret = around.find(core.Secret, names.password)
     problems = "; ".join(str(problem) for problem in validate(cluster))
-    kept, password = _passwords(spec, secret, declared, users=not problems)
+    kept, password = _passwords(spec, names.password, secret, declared, users=not problems)
     shutdown, no_shutdown = _shutdown(spec, around)
     sets = [one for one in (redis, sentinel) if one is not None]
     tls, no_tls = _certificates(cluster, around, sets, now)
@@ -338,17 +338,19 @@ def _left_behind(inputs: Inputs) -> str:
 
 
 def _passwords(
-    spec: RedisClusterSpec, secret: core.Secret | None, declared: str | None, *, users: bool
+    spec: RedisClusterSpec, name: str, secret: core.Secret | None, declared: str | None, *, users: bool
 ) -> tuple[Kept, PasswordState]:
-    """Those of the cluster's Secret; for a new or an adopted cluster the declared one.
+    """Those of the cluster's Secret of that name; for a new or an adopted cluster, and where the Secret lost its own, the declared one.
 
     ``users``: declared users are to be made, and need the operator's accounts.
     """
     sentinel = _text(secret, "sentinel") or os.urandom(16).hex()
     accounts = accounts_in(secret, ACCOUNTS, declared=users and declares(spec.users, spec.default_user))
     grace = float(60 if spec.password_grace_seconds is None else spec.password_grace_seconds)
-    if secret is None:
-        return Kept(password=declared or "", sentinel=sentinel, accounts=accounts), PasswordState(grace=grace)
+    if secret is None or "password" not in (secret.data or {}):
+        return Kept(password=declared or "", sentinel=sentinel, accounts=accounts), PasswordState(
+            grace=grace, secret=name
+        )
     texts = {name: _text(secret, name) for name in ("next", "previous") if name in (secret.data or {})}
     kept = Kept(password=_text(secret, "password"), sentinel=sentinel, accounts=accounts, **texts)
     target = kept.next if kept.next is not None else declared
@@ -357,6 +359,7 @@ def _passwords(
         differs=declared is not None and declared != kept.published().password,
         open=not kept.password or not target,
         grace=grace,
+        secret=name,
     )
     return kept, state
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from mooring.operators.redis.passwords.plan import locked_out
 from mooring.operators.redis.sentinel import changes, passwords, quorum, roll, switchover, transport, users
 from mooring.operators.redis.sentinel.failover import find_master, gap_of, loss_of
 from mooring.operators.redis.sentinel.lineage import Standing
@@ -56,7 +57,7 @@ def next_step(snapshot: Snapshot) -> Verdict:
     """The one thing to do now, paused or not."""
     if not snapshot.topology.members:
         return Wait("PodsMissing", "no redis pod exists yet", after=1.0)
-    if not snapshot.answering and (verdict := roll.unblock(snapshot)):
+    if not snapshot.answering and (verdict := roll.unblock(snapshot) or _locked_out(snapshot)):
         return verdict
     found = find_master(snapshot)
     if not isinstance(found, tuple):
@@ -67,6 +68,11 @@ def next_step(snapshot: Snapshot) -> Verdict:
         if verdict is not None:
             return verdict
     return InSync()
+
+
+def _locked_out(snapshot: Snapshot) -> Wait | None:
+    locked = [one.name for one in snapshot.topology.members if one.locked]
+    return locked_out(snapshot.observed.password, locked)
 
 
 # --- under a master --------------------------------------------------------------------------------------

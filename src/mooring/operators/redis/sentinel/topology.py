@@ -176,6 +176,8 @@ class Member:
     pod: Pod
     server: Server | None = None
     error: str = ""
+    locked: bool = False
+    """It takes no password that we know."""
     port: int = REDIS_PORT
     """The one that the operator and the other servers use."""
     ports: Ports = "plain"
@@ -322,7 +324,7 @@ async def _member(
             server = await read_server(link, keys=keys, kept=kept, access=access)
             member = replace(member, server=replace(server, leaf=shown_leaf(link.certificate)))
     except DialError as error:
-        return replace(member, error=str(error))
+        return replace(member, error=str(error), locked=isinstance(error, Refused) and error.for_login)
     if not other or member.ports != "both":
         return member
     port = REDIS_PORT if member.port == TLS_PORT else TLS_PORT

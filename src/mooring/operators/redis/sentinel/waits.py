@@ -8,8 +8,22 @@ __all__ = ["ENDINGS", "SELF_EXPLAINING"]
 
 SELF_EXPLAINING: Final = frozenset(
     {
-        *("AwaitingRecorded", "DataUnreachable", "ForeignDataSetAside", "PasswordChanging", "PasswordSwitch"),
-        *("Paused", "PortClosed", "RollBlocked", "RollHalted", "UnrelatedData", "VersionRefused"),
+        *(
+            "AwaitingRecorded",
+            "DataUnreachable",
+            "ForeignDataSetAside",
+            "PasswordChanging",
+            "PasswordRefused",
+        ),
+        *(
+            "PasswordSwitch",
+            "Paused",
+            "PortClosed",
+            "RollBlocked",
+            "RollHalted",
+            "UnrelatedData",
+            "VersionRefused",
+        ),
     }
 )
 """Reasons whose messages name the remedy themselves."""
