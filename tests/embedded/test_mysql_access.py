@@ -144,9 +144,13 @@ async def test_the_operators_own_passwords_change_under_load_and_nothing_is_lost
     await mysql.exact()
 
 
-async def test_a_secret_that_somebody_deletes_comes_back_with_the_same_passwords(mysql: MySQLStage) -> None:
+@pytest.mark.parametrize("copy", [False, True], ids=["one", "both"])
+async def test_a_secret_that_somebody_deletes_comes_back_with_the_same_passwords(
+    mysql: MySQLStage, copy: bool
+) -> None:
     old = await mysql.bed.get(Secret, mysql.names.credentials, mysql.namespace)
-    await mysql.bed.client.delete(Secret, mysql.names.credentials, namespace=mysql.namespace)
+    for name in (mysql.names.credentials, mysql.names.credentials_copy)[: 1 + copy]:
+        await mysql.bed.client.delete(Secret, name, namespace=mysql.namespace)
 
     async def back() -> bool:
         found = await mysql.bed.client.list(Secret, namespace=mysql.namespace)

@@ -21,10 +21,18 @@ from mooring.operators.mysql.archive.follow import Archives
 from mooring.operators.mysql.archive.workload import is_archiver
 from mooring.operators.mysql.backup.actor import register_backups
 from mooring.operators.mysql.backup.restore import MySQLRestores
+from mooring.operators.mysql.credentials import ACCOUNTS
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
 from mooring.operators.mysql.moves import DatabaseMove, Follow, Record, Tune
-from mooring.operators.mysql.names import COMPONENT, MANAGED_SELECTOR, cluster_of, selector
+from mooring.operators.mysql.names import (
+    COMPONENT,
+    MANAGED_SELECTOR,
+    OPERATOR_USER,
+    Names,
+    cluster_of,
+    selector,
+)
 from mooring.operators.mysql.nodes import cordoned_anew, nodes_of
 from mooring.operators.mysql.plan import decide
 from mooring.operators.mysql.servers import Databases, Servers
@@ -60,6 +68,7 @@ class MySQLActor(DatabaseActor[MySQLCluster, Inputs, Snapshot]):
     cluster_of = staticmethod(cluster_of)
     container = COMPONENT
     path = "/var/lib/mysql"
+    kept_entry = ACCOUNTS[OPERATOR_USER]
 
     def __init__(
         self,
@@ -92,7 +101,8 @@ class MySQLActor(DatabaseActor[MySQLCluster, Inputs, Snapshot]):
         await self.read_secrets(ctx, secret_names(ctx.obj))
         await self._restores.read(ctx)
         pods = self._servers_of(ctx)
-        around = self.around(ctx, references(ctx.obj), pods, *nodes_of(pods, self._nodes))
+        keeps = Names(ctx.key.name).credentials_copy
+        around = self.around(ctx, references(ctx.obj), pods, *nodes_of(pods, self._nodes), keeps=keeps)
         inputs = read_inputs(ctx.obj, around, now=ctx.now(), hindrance=self.hindrances.of(ctx))
         if not isinstance(inputs, Inputs):
             return inputs

@@ -48,6 +48,8 @@ class DatabaseActor(Planned[C, I, S]):
     path: ClassVar[str]
     """Where it stores."""
     annotation: ClassVar[str] = SCOPE_ANNOTATION
+    kept_entry: ClassVar[str] = "password"
+    """The entry that the Secret with a cluster's passwords has, unless somebody emptied it."""
 
     def __init__(self, manager: Manager, *, scope: str, namespaces: Sequence[str]) -> None:
         self.manager = manager
@@ -61,7 +63,7 @@ class DatabaseActor(Planned[C, I, S]):
         self.refusals = Refusals()
         self._measuring: list[Measured] = []
         self.hindrances = self.measuring(Hindrances())
-        self._kept_secrets = self.measuring(KeptSecrets())
+        self._kept_secrets = self.measuring(KeptSecrets(self.kept_entry))
         self.growing = self.measuring(
             Growing(
                 manager,

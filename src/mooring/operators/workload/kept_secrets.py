@@ -15,7 +15,7 @@ __all__ = ["KeptSecrets"]
 class KeptSecrets:
     """By cluster; ``entry`` is the one that a whole Secret has."""
 
-    def __init__(self, entry: str = "password") -> None:
+    def __init__(self, entry: str) -> None:
         self._entry = entry
         self._known: dict[Key, tuple[str, core.Secret]] = {}
 

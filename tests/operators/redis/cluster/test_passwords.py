@@ -119,3 +119,30 @@ def test_a_change_waits_for_every_other_move_and_for_a_cluster_to_be_formed() ->
     assert not isinstance(next_step(new), PasswordMove)
     paused = replace(seen(whole(), STAGED), wanted=Wanted(paused=True))
     assert not isinstance(next_step(paused), PasswordMove)
+
+
+def test_servers_that_take_no_known_password_are_named_and_left_alone() -> None:
+    members = whole()
+    for ordinal in range(6):
+        members = change(members, ordinal, silent=True)
+    silent = snapshot(members)
+
+    def decided(*locked: int) -> Wait:
+        nodes = tuple(replace(one, locked=one.pod.ordinal in locked) for one in silent.seen.nodes)
+        state = replace(SETTLED, secret="demo-password")
+        verdict = next_step(replace(silent, seen=Seen(nodes=nodes), password=state))
+        assert isinstance(verdict, Wait)
+        return verdict
+
+    assert decided().reason != "PasswordRefused"
+    assert (decided(0, 3).reason, decided(0, 3).stalled) == ("PasswordRefused", True)
+    assert decided(0, 3).message.startswith(
+        "demo-0, demo-3 take no password that the Secret demo-password has"
+    )
+
+
+def test_one_that_takes_no_known_password_is_not_waited_for_while_others_serve() -> None:
+    found = snapshot(change(whole(), 5, silent=True))
+    nodes = tuple(replace(one, locked=one.server is None) for one in found.seen.nodes)
+    verdict = next_step(replace(found, seen=Seen(nodes=nodes), password=SETTLED))
+    assert not (isinstance(verdict, Wait) and verdict.reason == "PasswordRefused")

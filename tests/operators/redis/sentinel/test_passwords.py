@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from tests.operators.redis.sentinel.builders import Scene, ago, healthy
@@ -201,3 +202,22 @@ def test_what_an_old_server_presents_in_quotes_is_known_again() -> None:
     kept = Kept(password='two "words"')
     seen = auth_of(kept, requirepass=kept.password, masterauth='"two \\"words\\""', user=None)
     assert seen.presents == {"password"}
+
+
+def test_servers_that_take_no_known_password_are_named_and_left_alone() -> None:
+    scene = healthy().silent("redis-0", "redis-1", "redis-2", seconds=100.0)
+    waits_for("MasterUnreachable", scene.decide())
+    for name in ("redis-0", "redis-2"):
+        scene = scene.member(name, replace(scene.members[name], locked=True))
+    scene = scene.see(password=PasswordState(secret="redis-password-demo"))
+    verdict = waits_for("PasswordRefused", scene.decide())
+    assert verdict.stalled
+    assert verdict.message.startswith(
+        "redis-0, redis-2 take no password that the Secret redis-password-demo has"
+    )
+
+
+def test_one_that_takes_no_known_password_is_not_waited_for_while_others_serve() -> None:
+    scene = settled().silent("redis-1")
+    scene = scene.member("redis-1", replace(scene.members["redis-1"], locked=True))
+    assert not (isinstance(verdict := scene.decide(), Wait) and verdict.reason == "PasswordRefused")

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.operators.redis.sentinel.builders import healthy
 
 from mooring.operators.redis import sentinel
+from mooring.operators.redis.passwords import plan as passwords
 from mooring.operators.redis.sentinel.moves import Wait
 from mooring.operators.redis.sentinel.waits import ENDINGS, SELF_EXPLAINING
 from mooring.operators.workload import rollout, waits
@@ -19,7 +20,7 @@ PLANNING = ("plan", "failover", "switchover", "changes", "roll", "passwords", "q
 def reasons() -> Iterator[str]:
     """Every reason that is written out in a wait of the planner."""
     planning = [Path(sentinel.__file__).parent / f"{module}.py" for module in PLANNING]
-    for file in (*planning, Path(rollout.__file__), Path(waits.__file__)):
+    for file in (*planning, Path(passwords.__file__), Path(rollout.__file__), Path(waits.__file__)):
         tree = ast.parse(file.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Wait":
