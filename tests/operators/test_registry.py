@@ -117,7 +117,7 @@ def test_the_story_of_a_demo_is_there(demo: Demo) -> None:
 def test_each_flag_of_the_ledger_opens_a_writer_of_its_own() -> None:
     ledgers = [ledger for one in OPERATORS.values() for ledger in one.ledgers]
     assert [one.flag for one in ledgers] == ["--redis", "--sentinel", "--cluster", "--mysql"]
-    how = {"user": "", "password": "", "tls": None, "rate": 1.0, "wait_every": 1, "writers": 2}
+    how = {"user": "", "password": "", "tls": None, "rate": 1.0, "wait_every": 1, "writers": 2, "table": ""}
     for one in ledgers:
         opened = one.open(["127.0.0.1:1"], **how, master_name="mymaster", follow=False)
         assert issubclass(opened.unanswered[0], Exception)

@@ -92,8 +92,24 @@ async def test_the_command_prints_the_report(server: TestServer, tmp_path: Path)
             "0.5",
             "--rate",
             "100",
+            "--table",
+            "books.written-rows",
         ]
     )
     out = io.StringIO()
     assert await asyncio.to_thread(command.run, options, out=out) == 0
     assert "lost 0" in out.getvalue()
+    async with Dial().open(server.address, ROOT) as link:
+        row = await link.one("SELECT COUNT(*) AS found FROM books.`written-rows`")
+    assert int(row["found"]) > 10
+
+
+def test_a_table_is_of_mysql_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers())
+    options = parser.parse_args(["ledger", "--redis", "127.0.0.1", "--table", "books.rows"])
+    assert command.run(options) == 2
+    assert "--table: is of --mysql" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parser.parse_args(["ledger", "--mysql", "127.0.0.1", "--table", "books"])
+    assert "'books': must be DATABASE.TABLE" in capsys.readouterr().err

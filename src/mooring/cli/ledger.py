@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import ssl
 import sys
@@ -37,7 +38,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="account of --mysql (default root), or ACL user of Redis (default: none is named)",
     )
     parser.add_argument(
-        "--table", default="", metavar="DB.TABLE", help="of --mysql, made where it is missing"
+        "--table",
+        type=_table,
+        default="",
+        metavar="DB.TABLE",
+        help="of --mysql, made where it is missing (default: one of its own)",
     )
     parser.add_argument("--writers", type=_writers, default=4, help="connections of --mysql (default 4)")
     parser.add_argument("--master-name", default="mymaster", help="default mymaster")
@@ -83,6 +88,13 @@ def _writers(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r}: must be a number of connections, 1 to 1000")
 
 
+def _table(text: str) -> str:
+    """A table with its database; raises ArgumentTypeError when it is none."""
+    if re.fullmatch(r"[A-Za-z0-9_$-]{1,64}\.[A-Za-z0-9_$-]{1,64}", text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r}: must be DATABASE.TABLE, of letters, digits, _, $ and -")
+
+
 def run(options: argparse.Namespace, *, out: TextIO | None = None) -> int:
     """Exit status 1 when a confirmed write is lost, 2 when nothing could be checked."""
     return asyncio.run(_run(options, out or sys.stdout))
@@ -106,6 +118,10 @@ def _chosen(options: argparse.Namespace) -> tuple[Ledger, list[str]]:
 async def _run(options: argparse.Namespace, out: TextIO) -> int:
     password = options.password_file.read_text().rstrip("\n") if options.password_file else ""
     kind, addresses = _chosen(options)
+    if options.table and "table" not in kind.takes:
+        whose = ", ".join(one.flag for one in _LEDGERS if "table" in one.takes)
+        print(f"mooring: --table: is of {whose}; remove it", file=sys.stderr)
+        return 2
     ledger = kind.open(
         addresses,
         user=options.user,
@@ -116,6 +132,7 @@ async def _run(options: argparse.Namespace, out: TextIO) -> int:
         writers=options.writers,
         master_name=options.master_name,
         follow=options.follow,
+        table=options.table,
     )
     try:
         await _until_stopped(ledger, options.seconds)

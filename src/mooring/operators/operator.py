@@ -74,8 +74,8 @@ class Demo:
 class Ledger:
     """What ``mooring ledger FLAG HOST[:PORT]`` writes to, and what then counts the acknowledged writes that were lost.
 
-    ``open(addresses, user=..., password=..., tls=..., rate=..., wait_every=..., writers=..., master_name=..., follow=...)``
-    gives what has ``write(seconds)``, ``stop()``, ``check(patience=...)`` and, as ``unanswered``, the exceptions of a
+    ``open(addresses, user=..., password=..., tls=..., rate=..., wait_every=..., writers=..., master_name=..., follow=...,
+    table=...)`` gives what has ``write(seconds)``, ``stop()``, ``check(patience=...)`` and, as ``unanswered``, the exceptions of a
     ``check`` that found nobody to ask.
     """
 
@@ -87,6 +87,8 @@ class Ledger:
     """Whether several addresses may be given."""
     leader: str = "master"
     """What the field calls the server that takes the writes."""
+    takes: Sequence[str] = ()
+    """Options that are of this one alone: ``table``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

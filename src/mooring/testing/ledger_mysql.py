@@ -43,7 +43,7 @@ class RowReport(Report):
 class MySQLLedger:
     """Writes until stopped, then checks; one per run.
 
-    ``where`` gives the host to connect to, asked at each connect; ``clients`` write at once, each ``rate`` rows a second (0: as
+    ``table`` is DATABASE.TABLE, made where it is missing. ``where`` gives the host to connect to, asked at each connect; ``clients`` write at once, each ``rate`` rows a second (0: as
     fast as they are answered). A statement that is not answered for ``patience`` seconds is given up. A gap counts from
     ``gap_from`` seconds without any confirmed row.
     """
@@ -61,9 +61,11 @@ class MySQLLedger:
         patience: float = 1.0,
         gap_from: float = 0.3,
         port: int = 3306,
+        table: str = "",
     ) -> None:
         self._where = where
         self._login = login
+        self._table = ".".join(f"`{part}`" for part in (table or f"{DATABASE}.written").split("."))
         self._clients = clients
         self._interval = 1.0 / rate if rate else 0.0
         self._patience = patience
@@ -124,9 +126,9 @@ class MySQLLedger:
         while True:
             try:
                 async with self._dial.open(await self._where(), self._login, timeout=5.0) as link:
-                    await link.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+                    await link.query(f"CREATE DATABASE IF NOT EXISTS {self._table.partition('.')[0]}")
                     await link.query(
-                        f"CREATE TABLE IF NOT EXISTS {DATABASE}.written (id BIGINT PRIMARY KEY, at DOUBLE) ENGINE=InnoDB"
+                        f"CREATE TABLE IF NOT EXISTS {self._table} (id BIGINT PRIMARY KEY, at DOUBLE) ENGINE=InnoDB"
                     )
                     return
             except DialError as error:
@@ -156,7 +158,7 @@ class MySQLLedger:
                 await self._pause(0.02)
 
     async def _insert(self, link: Link, number: int) -> None:
-        await link.query(f"INSERT INTO {DATABASE}.written VALUES ({number}, {monotonic()})")  # noqa: S608
+        await link.query(f"INSERT INTO {self._table} (id, at) VALUES ({number}, {monotonic()})")  # noqa: S608
         now = monotonic()
         self._gap(now)
         self._last = now
@@ -184,7 +186,7 @@ class MySQLLedger:
         while True:
             try:
                 async with self._dial.open(at or await self._where(), self._login, timeout=20.0) as link:
-                    rows = await link.query(f"SELECT id FROM {DATABASE}.written")  # noqa: S608
+                    rows = await link.query(f"SELECT id FROM {self._table}")  # noqa: S608
                 break
             except DialError:
                 if monotonic() > deadline:

@@ -37,9 +37,17 @@ def redis_cluster(addresses: Sequence[str], *, tls: ssl.SSLContext | None, **how
 
 
 def mysql_server(
-    addresses: Sequence[str], *, user: str, password: str, rate: float, writers: int, **_: Any
+    addresses: Sequence[str],
+    *,
+    user: str,
+    password: str,
+    tls: ssl.SSLContext | None,
+    rate: float,
+    writers: int,
+    table: str = "",
+    **_: Any,
 ) -> MySQLLedger:
-    """Write rows to a server of MariaDB or MySQL."""
+    """Write rows to a server of MariaDB or MySQL; ``table`` is DATABASE.TABLE, one of the writer's own where none is named."""
     address = parse_address(addresses[0], port=3306)
 
     async def where() -> str:
@@ -47,10 +55,11 @@ def mysql_server(
 
     return MySQLLedger(
         where,
-        Login(user=user or "root", passwords=(("password", password),)),
+        Login(user=user or "root", passwords=(("password", password),), tls=tls),
         clients=writers,
         rate=rate / writers,
         port=address.port,
+        table=table,
     )
 
 

@@ -62,6 +62,7 @@ OPERATOR = Operator(
             doc="a MariaDB or MySQL server (default port 3306)",
             open=deferred("mooring.testing.ledgers", "mysql_server"),
             leader="primary",
+            takes=("table",),
         ),
     ),
     removal=Removable(
