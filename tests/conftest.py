@@ -15,6 +15,7 @@ from hack.kubernetes.binaries import SERVERS, BuildError, build
 from hack.kubernetes.controlplane import ControlPlane
 from hack.kubernetes.specs import Programs
 from tests.by_operator import left_out, marker_of, names, note_seconds
+from tests.by_tier import note_files, without_tests
 from tests.standstill import Standstill, standstill
 
 from mooring.runtime.log import secrets
@@ -71,9 +72,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name.replace('-', '_')}: of the operator {name}")
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Read no file of another operator where one was asked for."""
-    return True if left_out(collection_path) else None
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file of another operator where one was asked for, nor one that is known to have no test of this tier."""
+    marked: str = config.option.markexpr
+    return True if left_out(collection_path) or without_tests(collection_path, marked) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -88,6 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(marker)
         if "s3" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.full)
+    note_files(items)
     rank = {TESTS / file: number for number, file in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 

@@ -190,5 +190,41 @@ def test_tiers_that_mostly_wait_run_side_by_side_and_their_output_follows(
     assert "of the tier beside" in capfd.readouterr().out
 
 
+def test_later_tiers_read_no_file_that_has_none_of_their_tests(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MOORING_TEST_FILES", str(tmp_path / "files"))
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n  full\n  nightly\n")
+    pytester.makeconftest(
+        f"""
+        import sys
+        sys.path.insert(0, {str(TESTS.parent)!r})
+        from tests.by_tier import note_files, without_tests
+
+        def pytest_ignore_collect(collection_path, config):
+            return without_tests(collection_path, config.option.markexpr) or None
+
+        def pytest_collection_modifyitems(items):
+            note_files(items)
+        """
+    )
+    full = "import pytest\n@pytest.mark.full\ndef test_long(): pass\n"
+    files = {
+        "test_plain": "def test_short(): pass\n",
+        "test_full": full,
+        "test_by_night": full + "pytestmark = pytest.mark.nightly\n",
+        "test_both": full + "def test_short(): pass\n",
+    }
+    pytester.makepyfile(**files)
+    unit, later = "not full and not nightly", "full and not nightly"
+    pytester.inline_run("-m", unit).assertoutcome(passed=2)
+    # Whoever reads one now fails.
+    for name in ("test_plain", "test_by_night"):
+        pytester.makepyfile(**{name: "raise AssertionError('it is read')"})
+    pytester.makepyfile(test_new=full)
+    pytester.inline_run("-m", later).assertoutcome(passed=3)
+    pytester.inline_run("-m", unit, "--co").assertoutcome(failed=1)
+
+
 def test_files_that_begin_first_are_there() -> None:
     assert [file for file in LONGEST if not (TESTS / file).is_file()] == []

@@ -214,7 +214,12 @@ def _run_tier(
     if options.operator:
         marked = f"({marked}) and {options.operator.replace('-', '_')}"
     arguments = ["-q", "-m", marked, *_side_by_side(tier), *options.pytest]
-    noted = {"MOORING_TEST_SECONDS": str(seconds), "MOORING_TEST_OPERATOR": options.operator or ""}
+    noted = {
+        "MOORING_TEST_SECONDS": str(seconds),
+        "MOORING_TEST_OPERATOR": options.operator or "",
+        # The first tier notes which files have tests of the others; on the real control plane tests get other markers.
+        "MOORING_TEST_FILES": "" if tier.real else str(seconds.with_name("files")),
+    }
     status = _pytest(arguments, root=root, tier=tier, noted=noted, output=output)
     print(f"mooring: tier {name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return 0 if status == NONE_MATCHED and (options.operator or len(options.tier or ()) != 1) else status
