@@ -194,7 +194,9 @@ def test_later_tiers_read_no_file_that_has_none_of_their_tests(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MOORING_TEST_FILES", str(tmp_path / "files"))
-    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n  full\n  nightly\n")
+    pytester.makeini(
+        "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n  full\n  nightly\n"
+    )
     pytester.makeconftest(
         f"""
         import sys
