@@ -56,19 +56,10 @@ def next_step(snapshot: Snapshot) -> Verdict:
 def _first_of_all(snapshot: Snapshot) -> Verdict:
     if snapshot.wanted.nodes == 2:
         return pair(snapshot)
+    if snapshot.recorded.formed and (locked := find_locked(snapshot)):
+        return locked
     founding = (release, found)
-    running = (
-        release,
-        find_locked,
-        found_again,
-        heal,
-        turn_back,
-        next_restore,
-        ownership,
-        scale,
-        waiting,
-        roll,
-    )
+    running = (release, found_again, heal, turn_back, next_restore, ownership, scale, waiting, roll)
     rules = running if snapshot.recorded.formed else founding
     for rule in rules:
         verdict = rule(snapshot)
