@@ -1,4 +1,4 @@
-"""The readiness probe of the pods on real servers: MariaDB in the embedded tier, MySQL in the full one."""
+"""The probes of the pods on real servers: MariaDB in the embedded tier, MySQL in the full one."""
 
 from __future__ import annotations
 
@@ -33,11 +33,27 @@ class Probe:
         (self._home / "run" / "state").write_text("up\n")
         (self._home / "run" / "mysqld.sock").symlink_to("/var/lib/mysql/mysqld.sock")
         (self._home / "ready.sh").write_text(scripts.READY)
+        (self._home / "live.sh").write_text(scripts.LIVE)
+
+    def login(self, text: str | None) -> None:
+        """What the pod mounts to log in with; nothing where the Secret was emptied."""
+        file = self._home / "auth" / "monitor.cnf"
+        if text is None:
+            file.unlink()
+        else:
+            file.write_text(text)
 
     async def ready(self) -> bool:
-        """What one probe says."""
+        """What one readiness probe says."""
+        return await self._says("ready.sh")
+
+    async def alive(self) -> bool:
+        """What one liveness probe says."""
+        return await self._says("live.sh")
+
+    async def _says(self, script: str) -> bool:
         home = Path("/var/lib/mysql/mooring")
-        command = ("env", f"MOORING_HOME={home}", "sh", str(home / "ready.sh"))
+        command = ("env", f"MOORING_HOME={home}", "sh", str(home / script))
         process = await asyncio.create_subprocess_exec(
             *inside(self._server.image, self._server.directory), *command
         )
@@ -101,6 +117,18 @@ async def test_a_replica_that_does_not_apply_is_not_ready(image: str) -> None:
         assert await follows.ready()
         bench.holds.close()
         bench.dial.close()
+
+
+async def test_a_server_that_lets_the_probe_in_no_more_is_alive(image: str) -> None:
+    async with Servers(image) as servers:
+        (server,) = await servers.start(1)
+        probe = Probe(server)
+        probe.login('[client]\nuser=monitored\npassword="another"\n')
+        assert (await probe.alive(), await probe.ready()) == (True, False)
+        probe.login(None)
+        assert await probe.alive()
+        server.kill()
+        assert not await probe.alive()
 
 
 async def as_operator(bench: Bench, server: TestServer, *statements: str) -> None:
