@@ -40,7 +40,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--table",
         type=_table,
-        default="",
         metavar="DB.TABLE",
         help="of --mysql, made where it is missing (default: one of its own)",
     )
@@ -132,7 +131,7 @@ async def _run(options: argparse.Namespace, out: TextIO) -> int:
         writers=options.writers,
         master_name=options.master_name,
         follow=options.follow,
-        table=options.table,
+        table=options.table or "",
     )
     try:
         await _until_stopped(ledger, options.seconds)
