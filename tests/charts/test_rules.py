@@ -24,7 +24,13 @@ from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedul
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage, manifest
 
-pytestmark = [pytest.mark.real_node, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+# By night: five clusters on one node of two processors, beside what the tests before left busy, are more than it carries.
+pytestmark = [
+    pytest.mark.real_node,
+    pytest.mark.nightly,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(600),
+]
 
 LEASES = (LEASE, "mooring-redis-cluster-all")
 #: Rights of each release's account that no request shows: to own objects, asked of whoever sets owner references where
