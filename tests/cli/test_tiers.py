@@ -220,7 +220,7 @@ def test_later_tiers_read_no_file_that_has_none_of_their_tests(
     pytester.makepyfile(**files)
     unit, later = "not full and not nightly", "full and not nightly"
     pytester.inline_run("-m", unit).assertoutcome(passed=2)
-    # Whoever reads one now fails.
+    # Reading one of these files fails from now on.
     for name in ("test_plain", "test_by_night"):
         pytester.makepyfile(**{name: "raise AssertionError('it is read')"})
     pytester.makepyfile(test_new=full)

@@ -498,7 +498,7 @@ ask() {
   "$client" "$login" --socket="$run/mysqld.sock" --connect-timeout=3 -N -B -e "$1" 2>&1
 }
 login=--defaults-file=$home/auth/monitor.cnf
-# The Secret was emptied: a server that refuses whoever has no password answers, too.
+# No file: the Secret was emptied. A refusal shows that the server is alive.
 [ -r "$home/auth/monitor.cnf" ] || login=--no-defaults
 """
 
