@@ -16,6 +16,7 @@ from tests.operators.workload.test_certificates import pair
 from mooring.kube import MergePatch
 from mooring.kube.objects.core import PersistentVolumeClaim, Secret
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.local.controllers.pods import is_ready
 from mooring.operators.mysql import OPERATOR, compatible
 from mooring.operators.mysql.dial import Dial, DialError, Login
 from mooring.operators.mysql.dialects import dialect_of
@@ -35,6 +36,10 @@ async def put(mysql: MySQLStage, name: str, data: dict[str, str]) -> None:
 
 def text(value: str) -> str:
     return base64.b64encode(value.encode()).decode()
+
+
+def plain(value: str) -> str:
+    return base64.b64decode(value).decode()
 
 
 async def enters(mysql: MySQLStage, user: str, password: str, *, tls: ssl.SSLContext | None = None) -> bool:
@@ -158,6 +163,47 @@ async def test_a_secret_that_somebody_deletes_comes_back_with_the_same_passwords
         return bool(same) and same[0].metadata.uid != old.metadata.uid and same[0].data == old.data
 
     await mysql.bed.until(back, "the Secret is back", within=20)
+    await mysql.exact()
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied"])
+async def test_servers_whose_passwords_nobody_knows_any_more_serve_on_until_somebody_names_one(
+    mysql: MySQLStage, how: str
+) -> None:
+    names, client = mysql.names, mysql.bed.client
+    old = (await mysql.bed.get(Secret, names.credentials_copy, mysql.namespace)).data or {}
+    before = {pod.metadata.uid for pod in await mysql.pods()}
+    async with mysql.writing() as ledger:
+        await mysql.bed.stop_operators()
+        for name in (names.credentials, names.credentials_copy):
+            if how == "deleted":
+                await client.delete(Secret, name, namespace=mysql.namespace)
+            else:
+                await client.patch(Secret, name, MergePatch({"data": None}), namespace=mysql.namespace)
+        await mysql.bed.start_operators()
+
+        async def said() -> bool:
+            return (await mysql.condition("Stalled"))[1] == "PasswordRefused"
+
+        await mysql.bed.until(said, "it is said that no password is taken")
+        said_so = (await mysql.condition("Stalled"))[2]
+        assert (
+            f"kubectl create secret generic {names.credentials} --from-literal=operator-password" in said_so
+        )
+        await mysql.writes(ledger, 50)
+        assert all(is_ready(pod) for pod in await mysql.pods())
+        assert await enters(mysql, "root", plain(old["root-password"]))
+        await put(mysql, names.credentials, {"operator-password": old["operator-password"]})
+        await mysql.exact()
+        ledger.login = await mysql.login("root")
+        await mysql.writes(ledger, 50)
+    assert (await ledger.check()).lost_acknowledged == 0
+    new = (await mysql.bed.get(Secret, names.credentials, mysql.namespace)).data or {}
+    assert new["operator-password"] == old["operator-password"]
+    for account in ("root", "mooring_replication"):
+        assert await enters(mysql, account, (await mysql.login(account)).passwords[0][1])
+    assert {pod.metadata.uid for pod in await mysql.pods()} == before
+    mysql.kill(await mysql.primary())  # replicas connect again, to a new primary, with the new password
     await mysql.exact()
 
 

@@ -64,7 +64,7 @@ class MySQLLedger:
         table: str = "",
     ) -> None:
         self._where = where
-        self._login = login
+        self.login = login
         self._table = ".".join(f"`{part}`" for part in (table or f"{DATABASE}.written").split("."))
         self._clients = clients
         self._interval = 1.0 / rate if rate else 0.0
@@ -125,7 +125,7 @@ class MySQLLedger:
         until = monotonic() + PREPARED_WITHIN
         while True:
             try:
-                async with self._dial.open(await self._where(), self._login, timeout=5.0) as link:
+                async with self._dial.open(await self._where(), self.login, timeout=5.0) as link:
                     await link.query(f"CREATE DATABASE IF NOT EXISTS {self._table.partition('.')[0]}")
                     await link.query(
                         f"CREATE TABLE IF NOT EXISTS {self._table} (id BIGINT PRIMARY KEY, at DOUBLE) ENGINE=InnoDB"
@@ -141,7 +141,7 @@ class MySQLLedger:
         tries = 0
         while not self._stop.is_set() and monotonic() < end:
             try:
-                async with self._dial.open(await self._where(), self._login, timeout=self._patience) as link:
+                async with self._dial.open(await self._where(), self.login, timeout=self._patience) as link:
                     while not self._stop.is_set() and monotonic() < end:
                         if not tries:
                             self._written += 1
@@ -185,7 +185,7 @@ class MySQLLedger:
         deadline = monotonic() + patience
         while True:
             try:
-                async with self._dial.open(at or await self._where(), self._login, timeout=20.0) as link:
+                async with self._dial.open(at or await self._where(), self.login, timeout=20.0) as link:
                     rows = await link.query(f"SELECT id FROM {self._table}")  # noqa: S608
                 break
             except DialError:

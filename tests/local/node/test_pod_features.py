@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mooring.kube.object import decode, to_dict
-from mooring.kube.objects.core import Pod, Secret
+from mooring.kube.objects.core import ConfigMap, Pod, Secret
 from mooring.local.node.logs import read
 from mooring.local.node.pod import PodWorker
 from mooring.local.node.sandbox import can_become
@@ -330,6 +331,58 @@ async def test_downward_and_projected_volumes_follow_the_pods_labels(tmp_path: P
         worker.update(decode(plain, Pod))
         while await there.sh(worker, "cat /d/labels /p/labels") != (0, 'color="blue"color="blue"'):
             await asyncio.sleep(0.01)
+
+
+async def test_what_changed_while_the_status_was_reported_reaches_the_pod(tmp_path: Path) -> None:
+    """The answer to a report has it already, so that the watch tells no difference."""
+    async with Bed(tmp_path) as there:
+        items = [{"path": "order", "fieldRef": {"fieldPath": "metadata.annotations['order']"}}]
+        container = {
+            "command": FOREVER,
+            "volumeMounts": [{"name": "d", "mountPath": "/d"}],
+            "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1},
+        }
+        worker = there.run(
+            pod(containers=[container], volumes=[{"name": "d", "downwardAPI": {"items": items}}])
+        )
+        await there.phase("Running")
+        plain = to_dict(there.client.objects["web"])
+        plain["metadata"]["annotations"] = {"order": "start"}
+        there.client.objects["web"] = decode(plain, Pod)
+        assert await there.sh(worker, "touch /tmp/ready") == (0, "")
+        await until(lambda: there.condition("Ready")["status"] == "True")
+        worker.update(there.client.objects["web"])
+
+        async with asyncio.timeout(10):
+            while await there.sh(worker, "cat /d/order") != (0, "start"):
+                await asyncio.sleep(0.01)
+
+
+async def test_what_changes_while_volumes_are_made_reaches_the_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Bed(tmp_path) as there:
+        there.sources.add_config_map("c", k="1")
+        loop, read, changed = asyncio.get_running_loop(), there.sources.config_map, threading.Event()
+
+        def change() -> None:
+            worker.objects_changed()
+            changed.set()
+
+        def then_changed(namespace: str, name: str) -> ConfigMap | None:
+            found = read(namespace, name)
+            if not changed.is_set():
+                there.sources.add_config_map("c", k="2")
+                loop.call_soon_threadsafe(change)
+                changed.wait(10)
+            return found
+
+        monkeypatch.setattr(there.sources, "config_map", then_changed)
+        container = {"command": FOREVER, "volumeMounts": [{"name": "c", "mountPath": "/c"}]}
+        worker = there.run(pod(containers=[container], volumes=[{"name": "c", "configMap": {"name": "c"}}]))
+        await there.phase("Running")
+
+        assert await there.sh(worker, "cat /c/k") == (0, "2")
 
 
 # --- rights

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from tests.operators.mysql.builders import NOW, Scene, ago, at, healthy, new
+from tests.operators.mysql.test_deletions import rolled
 
-from mooring.operators.mysql import gate
+from mooring.operators.mysql import gate, roll
 from mooring.operators.mysql.events import notes_of
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import (
@@ -525,6 +527,25 @@ def test_a_primary_that_refuses_the_operator_is_not_dead(error: str) -> None:  #
     assert verdict.reason == "PrimaryRefuses"
 
 
+def test_servers_that_let_nobody_in_say_which_password_is_missing_and_where() -> None:
+    scene = healthy()
+    for name in scene.members:
+        scene = scene.silent(name, error="AccessDenied", seconds=600)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Wait)
+    assert (verdict.reason, verdict.stalled) == ("PasswordRefused", True)
+    assert "demo-0, demo-1, demo-2 take no password of the account mooring" in verdict.message
+    assert (
+        "kubectl create secret generic demo-credentials --from-literal=operator-password=" in verdict.message
+    )
+    # One that lets the operator in can tell more.
+    other = healthy().silent("demo-0", error="AccessDenied", seconds=600).decide()
+    assert isinstance(other, Wait)
+    assert other.reason == "PrimaryRefuses"
+
+
 def test_an_old_primary_that_wakes_up_is_stopped_and_not_only_asked() -> None:  # traps 11, 13 and 15
     scene = healthy().record(primary="demo-1").server("demo-1", read_only=False, replication=None)
 
@@ -1032,3 +1053,36 @@ def test_nobody_is_recorded_to_lead_before_every_claim_is_known(name: str) -> No
     assert isinstance(waiting, Wait)
     assert waiting.reason == "ClaimsUnknown"
     assert isinstance(scene.decide(), Open)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda scene: scene.pod("demo-2", terminating=True), "demo-2 is on its way out"),
+        (lambda scene: scene.recreated("demo-2"), "its server has yet to be told to start"),
+        (lambda scene: scene.silent("demo-2"), "it does not answer (Timeout)"),
+        (lambda scene: scene.pod("demo-2", running=False).silent("demo-2"), "it is starting"),
+        (lambda scene: scene.lost("demo-2"), "it is connecting"),
+        (
+            lambda scene: scene.link(
+                "demo-2", io_running=False, connecting=True, io_error="no route to host"
+            ),
+            "no route to host",
+        ),
+        (lambda scene: scene.known("demo-2", synced=False).semi("demo-0", clients=3), "beside the pods"),
+        (
+            lambda scene: scene.known("demo-2", synced=False).has("demo-2", "0-10-99"),
+            "it has yet to receive what demo-0 has written",
+        ),
+    ],
+)
+def test_a_roll_out_says_what_it_waits_for(change: Callable[[Scene], Scene], why: str) -> None:
+    snapshot = change(rolled()).snapshot
+    assert snapshot.leader is not None
+
+    waits = roll.advance(snapshot, *snapshot.leader)
+
+    assert isinstance(waits, Wait)
+    assert waits.reason == "RollWaiting"
+    assert "demo-2 is" in waits.message
+    assert why in waits.message

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.operators.mysql.declared import BORN, answer, cluster, inputs, made, secret
 
 from mooring.actor import Terminal, Wait
-from mooring.kube.object import Object, to_dict
+from mooring.kube.object import Object, decode, to_dict
 from mooring.kube.objects import apps, core, meta, policy
 from mooring.operators.mysql import compatible
 from mooring.operators.mysql.actor import CompatibleActor, MySQLActor
@@ -214,6 +214,23 @@ def test_a_secret_of_the_users_that_is_missing_is_named() -> None:
     assert isinstance(found, Wait)
     assert found.reason == "CredentialsMissing"
     assert "Secret mine with a key root-password does not exist; create it" in found.message
+
+
+def test_passwords_that_the_servers_know_are_not_made_anew() -> None:
+    status = {"primary": "demo-0", "term": 1}
+    running = decode({**to_dict(cluster()), "status": status}, MySQLCluster)
+
+    lost = inputs(running)
+
+    assert lost.credentials.lost
+    assert not [one for one in lost.specs.objects() if isinstance(one, core.Secret)]
+
+    told = inputs(running, secret("demo-credentials", operator_password="o")).credentials
+
+    assert told.in_force["operator-password"] == "o"
+    assert told.changed == {"root-password", "replication-password", "monitor-password", "backup-password"}
+    assert told.in_force["root-password"] != told.declared["root-password"]
+    assert not inputs(cluster()).credentials.changed
 
 
 def test_a_claim_that_is_older_than_the_cluster_may_hold_data() -> None:

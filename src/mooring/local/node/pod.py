@@ -73,6 +73,7 @@ class PodWorker:
         self._stop = asyncio.Event()
         self._deadline_moved = asyncio.Event()
         self._objects_changed = asyncio.Event()
+        self._refreshing = asyncio.Lock()
         self._grace = 0.0
         self._delete_when_gone = False
         self._report_wanted = True
@@ -330,6 +331,8 @@ class PodWorker:
             try:
                 await self._tokens.renew(self.view.pod)
                 await asyncio.to_thread(self.view.volumes.prepare, self.view.facts)
+                if self._objects_changed.is_set():
+                    continue
                 return
             except (VolumeError, Missing, FieldError, KubeError, OSError) as error:
                 message, busy = f"MountVolume.SetUp failed: {error}", isinstance(error, VolumeBusy)
@@ -356,7 +359,8 @@ class PodWorker:
 
     async def _refresh_volumes(self) -> None:
         try:
-            await asyncio.to_thread(self.view.volumes.refresh, self.view.facts)
+            async with self._refreshing:  # the newest facts are written last
+                await asyncio.to_thread(self.view.volumes.refresh, self.view.facts)
         except (VolumeError, FieldError, OSError) as error:
             self.node.events.warning(self.view.pod, "FailedMount", f"volumes cannot be updated: {error}")
 
@@ -470,7 +474,8 @@ class PodWorker:
                 return
             raise
         if _version(answer) > _version(self.view.pod):
-            self.view.pod = answer
+            # It may bring what somebody else changed meanwhile: the watch will not tell that apart from it any more.
+            self.update(answer)
 
     def _situation(self) -> Situation:
         return Situation(

@@ -109,22 +109,9 @@ def _missing(snapshot: Snapshot, member: Member, server: Server) -> Wait | None:
         return Wait("WritesBlocked", text, after=0.5)
     if stuck := applier.waiting(snapshot):
         return stuck
-    for one, it in snapshot.replicas:
-        if one.pod.ordinal < snapshot.wanted.size and not (
-            snapshot.counts(one) and snapshot.healthy(one, it)
-        ):
-            link = it.replication
-            error = (link.io_error or link.sql_error) if link is not None else ""
-            if snapshot.strangers and not error:
-                error = (
-                    f"{snapshot.strangers} servers beside the pods of this cluster acknowledge the writes of "
-                    f"{member.name}; stop them: a pod deleted by force may still run on its node"
-                )
-            return Wait(
-                "ReplicaCatchingUp",
-                f"{one.name} is not in sync yet{': ' + error if error else ''}",
-                after=0.5,
-            )
+    for one, _ in snapshot.replicas:
+        if one.pod.ordinal < snapshot.wanted.size and (why := replication.behind(snapshot, one)):
+            return Wait("ReplicaCatchingUp", why, after=0.5)
     late = [one.name for one, _ in snapshot.replicas if one.pod.role == "" and not snapshot.leaves(one)]
     if late:
         text = f"{', '.join(late)} have yet to apply what they received"

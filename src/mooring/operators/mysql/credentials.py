@@ -78,10 +78,22 @@ class Credentials:
         """With the declared passwords in force."""
         return replace(self, texts=self.declared)
 
-    def completed(self) -> Credentials:
-        """With a generated password for every account that has none."""
-        missing = {label: generated() for label in ACCOUNTS.values() if not self.texts.get(label)}
-        return replace(self, texts={**self.texts, **missing}) if missing else self
+    @property
+    def lost(self) -> bool:
+        """Nothing tells by which password servers let the operator in."""
+        return not self.texts.get(ACCOUNTS[OPERATOR_USER])
+
+    def completed(self, *, founded: bool = False) -> Credentials:
+        """With a generated password for every account that has none.
+
+        Of a cluster that is ``founded`` the servers know others. A new one is declared, and takes effect as a change does:
+        the text in its predecessor's place is none that a server takes. Where the operator's own is lost, none is made.
+        """
+        missing = [label for label in ACCOUNTS.values() if not self.texts.get(label)]
+        if not missing or (founded and self.lost):
+            return self
+        labels = [*missing, *(label + PREVIOUS for label in missing)] if founded else missing
+        return replace(self, texts={**self.texts, **{label: generated() for label in labels}})
 
 
 def credentials_in(

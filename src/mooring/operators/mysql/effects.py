@@ -112,8 +112,10 @@ async def _label_secret(ctx: Context[MySQLCluster], one: core.Secret, labels: di
 
 
 def mounted(ctx: Context[MySQLCluster], inputs: Inputs) -> list[Named]:
-    """Content-named ConfigMaps that a pod, or a template in place or to be put back, refers to."""
-    kept = set(mounted_config_maps((inputs.found.set,), inputs.around.pods))
+    """What pods mount and is not made here: content-named ConfigMaps, also of a template to be put back, and emptied Secrets."""
+    names = inputs.specs.names
+    kept: set[Named] = {(core.Secret, name) for name in (names.credentials, names.credentials_copy)}
+    kept.update(mounted_config_maps((inputs.found.set,), inputs.around.pods))
     if inputs.status.rolls:  # the template that may be put back names one that no pod mounts any more
         immutable = [one for one in ctx.children.of(core.ConfigMap) if one.immutable]
         kept |= {(core.ConfigMap, one.metadata.name or "") for one in immutable}

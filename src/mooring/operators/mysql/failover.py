@@ -16,10 +16,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from mooring.operators.mysql import durability, records, release
+from mooring.operators.mysql.credentials import ACCOUNTS
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import DeletePod, Fence, Promote, Record, Verdict, Wait, target_of
-from mooring.operators.mysql.names import COMPONENT, SWITCH_TO
-from mooring.operators.mysql.snapshot import ALIVE, Snapshot
+from mooring.operators.mysql.names import COMPONENT, OPERATOR_USER, SWITCH_TO, Names
+from mooring.operators.mysql.snapshot import ALIVE, DENIED, Snapshot
 from mooring.operators.mysql.topology import Flavor, Member, Server
 from mooring.operators.mysql.types import MySQLClusterStatus, TailCut
 from mooring.operators.mysql.versions import series
@@ -87,6 +88,8 @@ def _death(snapshot: Snapshot) -> str | Wait:
         return f"the container of {member.name} ended"
     if snapshot.at_gate(member):
         return f"{member.name} was started again"
+    if locked_out := _locked_out(snapshot):
+        return locked_out
     if member.error in ALIVE:
         text = f"{member.name} answers, but does not let the operator in: {member.error}"
         return Wait("PrimaryRefuses", text, after=1.0)
@@ -103,6 +106,21 @@ def _death(snapshot: Snapshot) -> str | Wait:
     if away >= snapshot.wanted.detect and any(snapshot.follows(it) for _, it in snapshot.replicas):
         text += ", but its replicas still hear from it"
     return Wait("PrimaryNotAnswering", text, after=0.3)
+
+
+def _locked_out(snapshot: Snapshot) -> Wait | None:
+    """No server lets the operator in, by any password that it knows."""
+    locked = [one.name for one in snapshot.topology.members if one.error == DENIED]
+    if not locked or snapshot.topology.answering:
+        return None
+    secret = Names(snapshot.primary.rpartition("-")[0]).credentials
+    text = (
+        f"{', '.join(locked)} take no password of the account {OPERATOR_USER} that the Secret {secret} has; write the "
+        "one that they take into it, and every account gets the password that is declared: "
+        f"kubectl create secret generic {secret} --from-literal={ACCOUNTS[OPERATOR_USER]}=PASSWORD "
+        "--dry-run=client -o yaml | kubectl apply --server-side --force-conflicts -f -"
+    )
+    return Wait("PasswordRefused", text, after=5.0, stalled=True)
 
 
 def _links_lost(snapshot: Snapshot) -> bool:

@@ -220,7 +220,7 @@ def read_inputs(
     if blocked is not None and there is None:
         return blocked
     kept = (around.find(core.Secret, name) for name in (names.credentials, names.credentials_copy))
-    own = credentials_in(*kept, root=root).completed()
+    own = credentials_in(*kept, root=root).completed(founded=bool(status.primary))
     credentials = replace(
         own,
         texts={**own.texts, **_user_passwords(spec, around)},

@@ -22,6 +22,7 @@ from mooring.operators.mysql.types import MySQLClusterStatus, Recorded
 __all__ = [
     "BROKEN",
     "PURGED",
+    "behind",
     "demote_others",
     "errant",
     "held",
@@ -330,6 +331,35 @@ def _why(snapshot: Snapshot, astray: list[tuple[Member, Server]]) -> str:
         error = (link.io_error or link.sql_error) if link is not None and snapshot.follows(it) else ""
         parts.append(f"{one.name} must follow {snapshot.primary}" + (f" ({error[:120]})" if error else ""))
     return "; ".join(parts)
+
+
+def behind(snapshot: Snapshot, one: Member) -> str:
+    """Why a replica could not lead now; "" where it has every acknowledged write and follows."""
+    it, link = one.server, one.server.replication if one.server is not None else None
+    if it is not None and snapshot.counts(one) and snapshot.healthy(one, it):
+        return ""
+    if it is None:
+        answer = f"it does not answer ({one.error})" if one.error and one.pod.running else "it is starting"
+        answer = "its server has yet to be told to start" if snapshot.at_gate(one) else answer
+        why = one.pod.trouble_message or answer
+    elif link is not None and (error := link.io_error or link.sql_error):
+        why = error
+    elif not snapshot.follows(it):
+        why = f"it has yet to follow {snapshot.primary}"
+    elif not snapshot.healthy(one, it):
+        why = (
+            "it is connecting"
+            if link is not None and link.connecting
+            else "a thread of its replication is stopped"
+        )
+    elif snapshot.strangers and one.name in snapshot.ack_set:
+        why = (
+            f"{snapshot.strangers} servers beside the pods of this cluster acknowledge the writes of {snapshot.primary}; "
+            "stop them: a pod deleted by force may still run on its node"
+        )
+    else:
+        why = f"it has yet to receive what {snapshot.primary} has written"
+    return f"{one.name} is not in sync yet: {why}"
 
 
 def missing(snapshot: Snapshot) -> Wait | None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace as changed
 
+from mooring.operators.mysql import replication
 from mooring.operators.mysql.flavors import told_by, version_of
 from mooring.operators.mysql.moves import Record, TryImage, Verdict, Wait, WriteTemplate
 from mooring.operators.mysql.names import COMPONENT
@@ -120,14 +121,11 @@ def _not_whole(snapshot: Snapshot, revision: str) -> Wait | None:
     """The next pod is recreated when all others serve, and writes are acknowledged as they should be."""
     wanted = [one for one in snapshot.topology.members if one.pod.ordinal < snapshot.wanted.size]
     for one in wanted:
-        it = one.server
-        leads = one.name == snapshot.primary
-        if (
-            it is None
-            or one.pod.terminating
-            or not (leads or (snapshot.counts(one) and snapshot.healthy(one, it)))
-        ):
-            return Wait("RollWaiting", f"{one.name} is not in sync yet", after=0.3)
+        if one.pod.terminating:
+            return Wait("RollWaiting", f"{one.name} is on its way out", after=0.3)
+        leads = one.name == snapshot.primary and one.server is not None
+        if not leads and (why := replication.behind(snapshot, one)):
+            return Wait("RollWaiting", why, after=0.3)
         if one.pod.revision == revision and one.pod.trouble:
             return Wait("RollWaiting", f"{one.name} is not in service yet", after=0.3)
     if len(wanted) < snapshot.wanted.size:

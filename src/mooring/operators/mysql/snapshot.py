@@ -16,9 +16,11 @@ from mooring.operators.workload.autoscale import Policy
 from mooring.operators.workload.cpu import CPU
 from mooring.operators.workload.rollout import SetState
 
-__all__ = ["ALIVE", "READ_ONLY", "Observed", "Scaling", "Snapshot", "Trial", "Wanted"]
+__all__ = ["ALIVE", "DENIED", "READ_ONLY", "Observed", "Scaling", "Snapshot", "Trial", "Wanted"]
 
-ALIVE: Final = frozenset({"AccessDenied", "TooManyConnections"})
+DENIED: Final = "AccessDenied"
+"""The server takes none of the operator's passwords."""
+ALIVE: Final = frozenset({DENIED, "TooManyConnections"})
 """Errors of a server that is there: none of them is a reason to replace it."""
 READ_ONLY: Final = "ReadOnly"
 """The phase of a cluster whose writes are held."""

@@ -193,8 +193,6 @@ class Steps:
                 here = await link.one(self._dialect.position())
                 for statement in self._dialect.follow(source, here):
                     await link.query(statement, about="the change of the source")
-            elif server.semi_sync.replica != acks:
-                await link.query(self._dialect.stop_receiver())
             await link.query(self._dialect.start())
             await self._follows(link, target, host, acks=acks)
 
@@ -204,6 +202,8 @@ class Steps:
         if server.semi_sync.source:
             await self._all(link, self._dialect.source_semi_sync(on=False, acks=1))
         if server.semi_sync.replica != acks:
+            # A receiver goes on as it was started: stopped first, so that it never runs as the setting does not say.
+            await link.query(self._dialect.stop_receiver())
             await link.query(self._dialect.replica_semi_sync(on=acks))
 
     async def _follows(self, link: Link, target: Target, host: str, *, acks: bool) -> None:
