@@ -353,9 +353,10 @@ async def test_what_changed_while_the_status_was_reported_reaches_the_pod(tmp_pa
         await until(lambda: there.condition("Ready")["status"] == "True")
         worker.update(there.client.objects["web"])
 
-        async with asyncio.timeout(10):
-            while await there.sh(worker, "cat /d/order") != (0, "start"):
-                await asyncio.sleep(0.01)
+        read, until_then = (0, ""), asyncio.get_running_loop().time() + 10
+        while read != (0, "start") and asyncio.get_running_loop().time() < until_then:
+            read = await there.sh(worker, "cat /d/order")
+        assert read == (0, "start")
 
 
 async def test_what_changes_while_volumes_are_made_reaches_the_pod(
