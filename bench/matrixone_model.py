@@ -2,8 +2,9 @@
 
 The simulated nodes tell `World` which pods run. `InMemory` connects the operator to the processes of the newest `World`. HAKeeper
 and the compute nodes answer as those of bench/matrixone_world.py do. A client has a session on every compute node that serves,
-and leaves it some seconds after its drain began. A Job of a backup or a restore succeeds after some seconds and is counted; the
-first restore of a `World` that ``fails_once`` is left half-done. What no operator may do is in bench/matrixone_monitors.py.
+and leaves it some seconds after its drain began. A Job of a backup, a restore or a test restore succeeds after some seconds and is
+counted. Where ``fails_once`` names its action, the first one is left half-done, or is whole and its pod ends before it can
+report. What no operator may do is in bench/matrixone_monitors.py.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from bench.matrixone_world import QUERY, SETTINGS, Keeper, Reported, lock, query
 from mooring.kube import Client, Conflict, MergePatch, NotFound
 from mooring.kube.objects.core import Pod
 from mooring.operators.backup.agent import Result
+from mooring.operators.backup.layout import made_at
+from mooring.operators.backup.run import OF
 from mooring.operators.matrixone.backup.request import Request
+from mooring.operators.matrixone.backup.verification import CLEAN
 from mooring.operators.matrixone.identity import log_uuid, tn_uuid
 from mooring.operators.matrixone.names import CN_UUID, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Address, Dial, Link, Unreachable
@@ -36,6 +40,7 @@ from mooring.operators.matrixone.rpc.messages import (
     Sessions,
     WorkState,
 )
+from mooring.operators.matrixone.types import SharedStorageProvider
 from mooring.testing.plane import ControlPlane
 
 __all__ = ["ACCOUNT", "InMemory", "World", "newest"]
@@ -50,6 +55,9 @@ HEARTBEAT: Final = 5
 """Ticks between two heartbeats of a store."""
 ACCOUNT: Final = "account"
 """Label of a compute node: whose sessions it gets."""
+_HALF, _UNHEARD = "half-done", "unheard"
+"""How a run fails: killed half-way, or once it is done and before it reports."""
+_KILLED: Final = 137
 
 
 @dataclass(slots=True)
@@ -64,14 +72,20 @@ class Used:
 class World:
     """The processes in a control plane's pods, and what the Jobs did."""
 
-    def __init__(self, plane: ControlPlane, *, fails_once: bool = False) -> None:
+    def __init__(self, plane: ControlPlane, *, fails_once: str = "") -> None:
         self._client = Client(plane.transport("kubelet"))
         self._clock = plane.clock
         self.keeper = Keeper(now=plane.clock.monotonic, born=plane.clock.monotonic())
         self.hosts: dict[str, str] = {}
         """Component by address, of the processes that run."""
         self.done: Counter[tuple[str, str]] = Counter()
-        """How often something was done: the action, and the place or path it was done to."""
+        """How often something was begun and did not fail: the action, and whose backup it is or which path was filled."""
+        self.stored: dict[str, bool] = {}
+        """Places of a store with something in them; true: a whole backup."""
+        self.restored: set[str] = set()
+        """Paths with all of a backup's data."""
+        self.tried_out: set[str] = set()
+        """Places of backups that a test restore found good."""
         self.paths: dict[str, str] = {}
         """Where the data of a LogSet is, by its name."""
         self.booted: set[str] = set()
@@ -85,7 +99,12 @@ class World:
         self._used: dict[str, Used] = {}
         self._filled: dict[str, str] = {}
         """Whose data a path has, or is to have."""
-        self._fails = fails_once
+        self._fails = {
+            "": {},
+            "backup": {"backup": [_HALF, _UNHEARD]},
+            "restore": {"restore": [_HALF]},
+            "verify": {"backup": [_UNHEARD], "verify": [_HALF]},
+        }[fails_once]
         self._ips: dict[str, tuple[str, str]] = {}
         """Address and store of a pod, by its UID."""
         self._jobs: dict[str, asyncio.Task[None]] = {}
@@ -193,36 +212,102 @@ class World:
         containers = (pod.spec.containers if pod.spec is not None else None) or ()
         store = next(one for one in containers if one.name == "store")
         request = msgspec.json.decode((store.env or [])[0].value or "", type=Request)
-        target = request.target.s3 if request.target is not None else None
-        if request.action == "restore" and target is not None:
-            await self._end(pod, await self._restored(request, target.path or ""))
-            return
-        await asyncio.sleep(RUNS)
-        self.done[request.action, request.places[-1]] += 1
-        await self._end(pod, _well(request))
+        owner = (pod.metadata.labels or {}).get(OF, "")
+        match request.action:
+            case "backup":
+                result = await self._backed_up(request, owner)
+            case "restore":
+                result = await self._restored(request)
+            case "verify":
+                result = await self._tried_out(request)
+            case "delete":
+                await asyncio.sleep(RUNS)
+                for one in request.places:
+                    self._delete(_path(request.root, one))
+                result = _well(request.places[-1])
+        await self._end(pod, result)
 
-    async def _restored(self, request: Request, path: str) -> Result:
+    async def _backed_up(self, request: Request, owner: str) -> Result | None:
+        """As the Job's container does it: what an earlier try left is found whole, or deleted; ``None``: it is killed."""
+        for place in request.places:
+            if self.stored.get(_path(request.root, place)):
+                return _well(place)
+        *earlier, place = request.places
+        path = _path(request.root, place)
+        if path in self.stored:
+            return Result(ok=False, reason="PlaceTaken", message=f"something is at {place}", again=True)
+        for one in earlier:
+            self._delete(_path(request.root, one))
+        self.stored[path] = False
+        await asyncio.sleep(RUNS)
+        fails = self._failure("backup")
+        if fails == _HALF:
+            return None
+        self.done["backup", owner] += 1
+        self.stored[path] = True
+        return None if fails == _UNHEARD else _well(place)
+
+    async def _tried_out(self, request: Request) -> Result | None:
+        """As the Job's container does it: a copy is tried out and deleted; ``None``: it is killed, and the copy stays."""
+        assert request.target is not None
+        place = request.places[-1]
+        if not self.stored.get(path := _path(request.root, place)):
+            return Result(ok=False, reason="ObjectNotFound", message=f"no complete backup at {place}")
+        scratch = _path(request.root, request.scratch)
+        self._delete(scratch)
+        self.stored[_path(request.target)] = False
+        await asyncio.sleep(RUNS)
+        if self._failure("verify"):
+            return None
+        self._delete(scratch)
+        self.done["test restore", path] += 1
+        self.tried_out.add(path)
+        result = _well(place)
+        return msgspec.structs.replace(result, facts={"checked": "1 rows in 1 tables", CLEAN: "deleted"})
+
+    def _delete(self, path: str) -> None:
+        for one in [one for one in self.stored if one == path or one.startswith(f"{path}/")]:
+            del self.stored[one]
+
+    def _failure(self, action: str) -> str:
+        """How this run fails; "": it does not."""
+        due = self._fails.get(action)
+        return due.pop(0) if due else ""
+
+    async def _restored(self, request: Request) -> Result:
         """As the Job's container does it: a path belongs to the one that it was filled for, and is filled once."""
+        assert request.target is not None
+        path = _path(request.target)
         if path in self.booted:
             self.wrong.append(f"a restore begins over the live data in {path}")
         if self._filled.setdefault(path, request.owner) != request.owner:
             return Result(ok=False, reason="TargetInUse", message=f"{path} is not empty")
-        if self.done["restore", path]:
-            return _well(request)
-        await asyncio.sleep(RUNS)
-        if self._fails:
-            self._fails = False
-            return Result(ok=False, reason="StoreUnreachable", message="the store went away", again=True)
+        if not self.stored.get(source := _path(request.root, request.places[0])):
+            return Result(ok=False, reason="ObjectNotFound", message=f"no complete backup at {source}")
+        self.done["restore", path] += 1
+        whole = False
+        try:
+            await asyncio.sleep(RUNS)
+            if self._failure("restore"):
+                return Result(ok=False, reason="StoreUnreachable", message="the store went away", again=True)
+            whole = True
+        finally:
+            if not whole:
+                self.done["restore", path] -= 1
         if path in self.booted:
             self.wrong.append(f"the live data in {path} was restored over")
-        self.done["restore", path] += 1
-        return _well(request)
+        self.restored.add(path)
+        return _well(request.places[0])
 
-    async def _end(self, pod: Pod, result: Result) -> None:
-        code, reason = (0, "Completed") if result.ok else (1, "Error")
-        ended = {"exitCode": code, "reason": reason, "message": result.encoded().decode()}
+    async def _end(self, pod: Pod, result: Result | None) -> None:
+        well = result is not None and result.ok
+        ended: dict[str, Any] = {"exitCode": 0 if well else 1, "reason": "Completed" if well else "Error"}
+        if result is None:
+            ended["exitCode"] = _KILLED
+        else:
+            ended["message"] = result.encoded().decode()
         state = {"name": "store", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
-        phase = "Succeeded" if result.ok else "Failed"
+        phase = "Succeeded" if well else "Failed"
         status = {"phase": phase, "containerStatuses": [{**state, "state": {"terminated": ended}}]}
         body = {"metadata": {"uid": pod.metadata.uid}, "status": status}
         with suppress(NotFound, Conflict):
@@ -235,8 +320,14 @@ class World:
             )
 
 
-def _well(request: Request) -> Result:
-    facts = {"position": "1-1", "prefix": request.places[-1], "began": "2026-01-02T03:04:05+00:00"}
+def _path(provider: SharedStorageProvider, place: str = "") -> str:
+    assert provider.s3 is not None
+    return "/".join(one for one in (provider.s3.path or "", place) if one)
+
+
+def _well(place: str) -> Result:
+    began = made_at(place.rpartition("/")[2]).isoformat()
+    facts = {"position": "1-1", "prefix": place, "began": began}
     return Result(ok=True, size=10, objects=2, facts=facts)
 
 

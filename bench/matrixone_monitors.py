@@ -6,7 +6,8 @@ Of clusters: no log store is stopped while another one is away, and no compute n
 
 Of claims: a pod has one claim at a time, from the pool's hand and back into it; a claim keeps its pod until its end, or moves to
 one that serves already; what the pool takes back serves nobody before it is idle, and keeps nothing of its former user. Of
-restores: each is done once, recorded before its log service is made, and never over live data.
+backups: none is called good that is not whole in the very place that is named, or verified that was not tried out. Of restores:
+each is done once, recorded before its log service is made, and never over live data.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ def monitors() -> tuple[Monitor, ...]:
         _claims,
         _done_once,
         _good_once_done,
+        _good_once_tried_out,
         _recorded_first,
         _at_rest,
     )
@@ -193,28 +195,62 @@ def _moved(world: World, meta: Document, before: Document, now: Document) -> str
 
 
 def _done_once(change: Change) -> str:
-    """What was backed up or restored is never done again."""
-    twice = sorted(f"{action} of {place}" for (action, place), times in newest().done.items() if times > 1)
+    """What was backed up or restored is never done again, nor begun again."""
+    twice = sorted(f"{action} of {whose}" for (action, whose), times in newest().done.items() if times > 1)
     return f"done twice: {', '.join(twice)}" if twice else ""
 
 
 def _good_once_done(change: Change) -> str:
     """Nothing is called complete that is not."""
     status, spec = change.object.get("status") or {}, change.object.get("spec") or {}
-    done = newest().done
-    name = change.object["metadata"]["name"]
-    if change.resource == f"restorejobs{_GROUP}" and status.get("phase") == "Completed":
-        path = ((spec.get("target") or {}).get("s3") or {}).get("path", "")
-        return "" if done["restore", path] else f"the restore {name} is called complete and is not"
-    if change.resource == f"backupjobs{_GROUP}" and status.get("phase") == "Completed":
-        return "" if _backed_up() else f"the backup {name} is called complete and is not"
-    if change.resource == f"backups{_GROUP}" and change.type == "ADDED" and not _backed_up():
-        return f"the Backup {name} is there, and no backup was made"
+    name, path = change.object["metadata"]["name"], _s3_path(spec.get("target"))
+    good = status.get("phase") == "Completed" or _is_true(status, "Ready")
+    if change.resource == f"restorejobs{_GROUP}" and good:
+        whole = path in newest().restored
+        return "" if whole else f"the restore {name} is called complete and is not"
+    if change.resource == f"backupjobs{_GROUP}" and good:
+        prefix = status.get("prefix") or ""
+        if prefix.rpartition("/")[2] != status.get("id"):
+            return f"the backup {name} is {status.get('id')} and is said to be at {prefix}"
+        return _whole(f"{path}/{prefix}", f"the backup {name} is called complete")
+    if change.resource == f"backups{_GROUP}" and change.type != "DELETED":
+        made = change.object.get("meta") or {}
+        place = _s3_path(made.get("location"))
+        if place.rpartition("/")[2] != made.get("id"):
+            return f"the Backup {name} is {made.get('id')} and is said to be at {place}"
+        return _whole(place, f"the Backup {name} is there")
     return ""
 
 
-def _backed_up() -> bool:
-    return any(action == "backup" for action, _ in newest().done)
+def _good_once_tried_out(change: Change) -> str:
+    """No test restore is said to have passed that did not, nor to be over while its copy of the data is there."""
+    status, world = change.object.get("status") or {}, newest()
+    if change.resource == f"backupjobs{_GROUP}":
+        place = f"{_s3_path((change.object.get('spec') or {}).get('target'))}/{status.get('prefix')}"
+    elif change.resource == f"backups{_GROUP}":
+        place = _s3_path((change.object.get("meta") or {}).get("location"))
+    else:
+        return ""
+    known, name = status.get("verified") or {}, change.object["metadata"]["name"]
+    if (known.get("passed") or _is_true(status, "BackupVerified")) and place not in world.tried_out:
+        return f"{name} is called verified, and what is at {place} was not tried out"
+    cluster, _, identity = place.rpartition("/backups/")
+    copy = f"{cluster}/verify/{identity}/"
+    if known.get("at") and any(one.startswith(copy) for one in world.stored):
+        return f"the test restore of {name} is over, and its copy is there"
+    return ""
+
+
+def _whole(place: str, said: str) -> str:
+    return "" if newest().stored.get(place) else f"{said}, and no whole backup is at {place}"
+
+
+def _s3_path(provider: Document | None) -> str:
+    return str(((provider or {}).get("s3") or {}).get("path", ""))
+
+
+def _is_true(status: Document, condition: str) -> bool:
+    return any(one["type"] == condition and one["status"] == "True" for one in status.get("conditions") or ())
 
 
 def _recorded_first(change: Change) -> str:
@@ -237,7 +273,7 @@ def _recorded_first(change: Change) -> str:
         return f"the log service is made while the restore is recorded as {recorded.get('phase')}"
     if not (spec.get("initialConfig") or {}).get("restoreFrom"):
         return "the log service of a restored cluster begins without the backup"
-    return "" if world.done["restore", path] else "the log service is made before the data is there"
+    return "" if path in world.restored else "the log service is made before the data is there"
 
 
 def _at_rest(change: Change) -> str:

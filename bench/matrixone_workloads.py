@@ -7,7 +7,8 @@
 | matrixone-move | a claim leaves its pod for another one; then the pool is rolled, and claims follow |
 | matrixone-cluster | a cluster with three log stores, a transaction node, a group of two compute nodes and a proxy; one compute node goes |
 | matrixone-roll | another version of such a cluster |
-| matrixone-backup | a backup |
+| matrixone-backup | a backup; its first try is killed half-way, and the second one when it is done, before it reports |
+| matrixone-verify | a backup that is tried out; the first test restore is killed half-way, and its copy deleted |
 | matrixone-restore | a cluster that begins with the backup, whose first try fails half-way; then `restoreFrom` is removed |
 | matrixone-restore-job | a RestoreJob into a path, whose first try fails half-way, and another one into the same path |
 """
@@ -45,6 +46,7 @@ MATRIXONE: Final = (
     "restore-job",
     "roll",
     "set",
+    "verify",
 )
 
 Document = dict[str, Any]
@@ -191,6 +193,8 @@ def matrixone(name: str) -> Workload:
         create("CNPool", "warm", pooled),
     )
     old = {**CLUSTER, "logService": {**LOG, "sharedStorage": {"s3": {**S3, "path": "bucket/old"}}}}
+    if name == "verify":  # with the image of its compute nodes
+        old = {**old, "cnGroups": [{"name": "main", "replicas": 1}]}
     skip = {"annotations": {"matrixorigin.io/skip-sync": "yes"}}
     served = (create("MatrixOneCluster", "old", old, metadata=skip), serves)
     job = {
@@ -216,6 +220,7 @@ def matrixone(name: str) -> Workload:
         ),
         "move": ((*pool, one), (move, edit("CNPool", "warm", {"template": {"image": "matrixone:1.2.5"}}))),
         "backup": (served, (backup,)),
+        "verify": (served, (create("BackupJob", "first", {**job, "verify": True}),)),
         "restore": ((*served, backup), (restore, forget)),
         "restore-job": ((*served, backup), (fill("again"), fill("twice"))),
     }[name]
@@ -225,7 +230,9 @@ def matrixone(name: str) -> Workload:
         operator=functools.partial(register, dial=InMemory()),
         given=given,
         steps=steps,
-        model=functools.partial(World, fails_once=True) if name.startswith("restore") else World,
+        model=functools.partial(World, fails_once={"restore-job": "restore"}.get(name, name))
+        if name in ("backup", "restore", "restore-job", "verify")
+        else World,
         endpoints=False,
         secrets=(PASSWORD,),
         monitors=monitors(),

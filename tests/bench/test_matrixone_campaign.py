@@ -1,4 +1,4 @@
-"""The campaigns of MatrixOne's clusters, claims and restores: a sample of each, and mistakes planted into the operator that they find."""
+"""The campaigns of MatrixOne's clusters, claims, backups and restores: a sample of each, and mistakes planted into the operator that they find."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from unittest import mock
 
 import pytest
 from bench.campaign import WORKLOADS, main
+from msgspec.structs import replace
 
 from mooring.operators.backup.agent import Result
-from mooring.operators.matrixone.backup import restore_actor, rules
+from mooring.operators.matrixone.backup import job_actor, records, restore_actor, rules, verification
+from mooring.operators.matrixone.backup.job_actor import BackupJobActor
 from mooring.operators.matrixone.cluster.actor import ClusterActor
 from mooring.operators.matrixone.cnset import actor as cnset_actor
 from mooring.operators.matrixone.cnset import drain, pooling
@@ -35,6 +37,8 @@ SAMPLES = {
     "claim": f"crash-after at PATCH {PODS}/warm-cn-0 ",
     "set": f"lost-answer at POST {GROUP}/cnclaims",
     "move": f"crash-before at PATCH {GROUP}/cnclaims/one ",
+    "backup": f"crash-after at PATCH {GROUP}/backupjobs/first/status #3",
+    "verify": f"crash-after at PATCH {GROUP}/backupjobs/first/status #5",
     "restore": f"crash-after at PATCH {GROUP}/matrixoneclusters/mo/status ",
     "restore-job": "crash-after at POST /apis/batch/v1/namespaces/default/jobs",
 }
@@ -169,6 +173,79 @@ def over_before_it_is() -> AbstractContextManager[object]:
     return mock.patch.object(restore_actor, "decide", decide)
 
 
+def good_although_it_failed() -> AbstractContextManager[object]:
+    """Takes a Job of a backup that failed for one that has succeeded."""
+    whole = rules.decide
+
+    def decide(snapshot: Any) -> Any:
+        run = snapshot.run
+        if run is None or run.state != "Failed":
+            return whole(snapshot)
+        done = changed(run, state="Succeeded", result=Result(ok=True, size=1, objects=1))
+        return whole(changed(snapshot, run=done, recorded=False))
+
+    return mock.patch.object(job_actor, "decide", decide)
+
+
+def good_where_the_last_try_was() -> AbstractContextManager[object]:
+    """Takes the place of the last try for that of the backup, which an earlier one has made."""
+    whole = records.backup_of
+
+    def backup_of(job: Any, root: Any, outcome: Any, *, now: Any) -> Any:
+        facts = {name: value for name, value in outcome.result.facts.items() if name != "prefix"}
+        return whole(job, root, changed(outcome, result=replace(outcome.result, facts=facts)), now=now)
+
+    return mock.patch.object(job_actor, "backup_of", backup_of)
+
+
+def forgets_earlier_tries() -> AbstractContextManager[object]:
+    """Does not have a try look for the backup that an earlier one has made."""
+    whole = BackupJobActor._run
+
+    def run(self: Any, *of: Any) -> Any:
+        made = whole(self, *of)
+        return changed(made, request=replace(made.request, places=made.request.places[-1:]))
+
+    return mock.patch.object(BackupJobActor, "_run", run)
+
+
+def verified_although_it_failed() -> AbstractContextManager[object]:
+    """Takes a test restore that failed for one that passed."""
+    whole = verification.settled
+
+    def settled(known: Any, outcome: Any, *, now: Any) -> Any:
+        done = changed(outcome, state="Succeeded", result=Result(ok=True, size=1, objects=1))
+        return whole(known, done, now=now)
+
+    return mock.patch.object(verification, "settled", settled)
+
+
+def the_copy_stays() -> AbstractContextManager[object]:
+    """Records a test restore that was killed, and does not delete the copy that it left."""
+    whole = verification.settled
+
+    def settled(known: Any, outcome: Any, *, now: Any) -> Any:
+        return whole(known, changed(outcome, again=False), now=now)
+
+    return _both(
+        mock.patch.object(verification, "settled", settled),
+        mock.patch.object(verification, "_swept", return_value=None),
+    )
+
+
+def restores_once_more() -> AbstractContextManager[object]:
+    """Begins another try of a restore after one that succeeded."""
+    whole = rules.decide
+
+    def decide(snapshot: Any) -> Any:
+        run = snapshot.run
+        if run is None or run.state != "Succeeded" or snapshot.tries >= rules.TRIES:
+            return whole(snapshot)
+        return rules.Begin(attempt=snapshot.tries + 1, why="to be sure")
+
+    return mock.patch.object(restore_actor, "decide", decide)
+
+
 @contextmanager
 def _both(one: AbstractContextManager[object], other: AbstractContextManager[object]) -> Iterator[None]:
     with one, other:
@@ -200,6 +277,12 @@ PLANTED = (
     Planted(patch=drains_nothing, workload="claim", says="a step repeats: cnsets"),
     Planted(patch=pods_of_living_claims_go_back, workload="set", says="was taken from a claim that is bound"),
     Planted(patch=moves_too_early, workload="move", says="moved to a pod that does not serve"),
+    Planted(patch=good_although_it_failed, workload="backup", says="is there, and no whole backup is at"),
+    Planted(patch=good_where_the_last_try_was, workload="backup", says="is there, and no whole backup is at"),
+    Planted(patch=forgets_earlier_tries, workload="backup", says="done twice: backup of"),
+    Planted(patch=verified_although_it_failed, workload="verify", says="was not tried out"),
+    Planted(patch=the_copy_stays, workload="verify", says="is over, and its copy is there"),
+    Planted(patch=restores_once_more, workload="restore", says="done twice: restore of"),
     Planted(
         patch=log_service_before_the_data, workload="restore", says="the restore is recorded as Restoring"
     ),

@@ -94,7 +94,7 @@ class Life:
 
 
 @asynccontextmanager
-async def living(model: type[World] = World) -> AsyncIterator[Life]:
+async def living(model: Callable[[ControlPlane], World] = World) -> AsyncIterator[Life]:
     """The operator at work, from entering to leaving the context."""
     async with ControlPlane(model=model, endpoints=False) as plane:
         await plane.define(*OPERATOR.kinds)

@@ -412,7 +412,8 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             return replace(status, phase=FAILED, reason=run.reason, message=run.message, finished_at=ended)
         identity = _identity(run, ctx.obj)
         assert inputs.spec.target is not None
-        place = within(inputs.spec.target, result.facts.get("prefix") or status.prefix or "")
+        prefix = result.facts.get("prefix") or status.prefix or ""
+        place = within(inputs.spec.target, prefix)
         return replace(
             status,
             phase=COMPLETED,
@@ -421,6 +422,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             base=base_in(inputs.spec, result.facts),
             backup=name_of(ctx.obj, identity) if self._wide else None,
             id=identity,
+            prefix=prefix,
             size_bytes=result.size,
             position=result.facts.get("position"),
             finished_at=ended,
