@@ -164,6 +164,34 @@ def test_the_statement_names_the_place_and_refuses_what_could_leave_its_texts() 
     assert "se/cr" not in repr(keys)
 
 
+@pytest.mark.parametrize(
+    ("given", "endpoint", "region"),
+    [
+        ({"region": "eu-central-1"}, "https://s3.eu-central-1.amazonaws.com", "eu-central-1"),
+        ({}, "https://s3.us-west-2.amazonaws.com", "us-west-2"),  # that of the servers' own storage
+        ({"endpoint": "http://minio:9000"}, "http://minio:9000", "us-east-1"),
+        ({"endpoint": "http://minio:9000", "region": "here"}, "http://minio:9000", "here"),
+    ],
+    ids=[
+        "Amazon's, with a region",
+        "Amazon's, with none",
+        "one's own, with none",
+        "one's own, with a region",
+    ],
+)
+def test_the_server_and_the_run_ask_for_a_bucket_in_the_same_region(
+    given: dict[str, Any], endpoint: str, region: str
+) -> None:
+    where = target({"s3": {"path": "bucket/backups", **given}})
+    text = backup_statement("ID", where, Keys())
+    assert f"'endpoint'='{endpoint}'" in text
+    assert f"'region'='{region}'" in text
+    found = places.target_for(where).s3
+    assert found is not None
+    assert (found.region or "us-east-1") == region  # the default of the object storage layer
+    assert (found.endpoint or f"https://s3.{found.region}.amazonaws.com") == endpoint
+
+
 def test_only_what_is_called_as_a_backup_may_be_deleted() -> None:
     identity = "20260102T030405Z-0a1b2c3d"
     where = places.within(bucket("bucket/x"), f"mo-12345678/backups/{identity}")

@@ -10,7 +10,7 @@ from typing import Final
 from mooring.kube.objects import core
 from mooring.objectstore import ContainerNotFound, Limits, Store, Target, open_store
 from mooring.objectstore.target import S3
-from mooring.operators.matrixone.storage import backend_of, bucket_of
+from mooring.operators.matrixone.storage import DEFAULT_REGION, backend_of, bucket_of
 from mooring.operators.matrixone.types import S3Provider
 
 __all__ = ["AT_ONCE", "erase", "target_of"]
@@ -20,7 +20,7 @@ AT_ONCE: Final = 500
 
 
 def target_of(s3: S3Provider, *, ca_bundle: str | None = None) -> Target:
-    """The path as a target of the object storage layer."""
+    """The path as a target of the object storage layer; Amazon's without a region is the one that the servers use."""
     bucket, prefix = bucket_of(s3)
     endpoint = s3.endpoint
     if endpoint and "//" not in endpoint:
@@ -30,7 +30,7 @@ def target_of(s3: S3Provider, *, ca_bundle: str | None = None) -> Target:
             bucket=bucket,
             prefix=prefix or None,
             endpoint=endpoint,
-            region=s3.region,
+            region=s3.region or (None if endpoint else DEFAULT_REGION),
             path_style=backend_of(s3) == "MINIO",
             credentials_secret=s3.secret_ref.name if s3.secret_ref is not None else None,
             ca_bundle=ca_bundle,
