@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from tests.operators.matrixone.builders import declared
 from tests.operators.redis.sentinel.test_actor import eventually as soon
 
-from mooring.kube import Client, MergePatch, NotFound, TransportError
+from mooring.kube import Client, Invalid, MergePatch, NotFound, TransportError
 from mooring.kube.object import decode, owner_reference
 from mooring.kube.objects.batch import Job
 from mooring.kube.objects.core import Pod, Secret
@@ -22,7 +23,14 @@ from mooring.operators.backup.agent import Result
 from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.matrixone import OPERATOR
 from mooring.operators.matrixone.backup.request import Request
-from mooring.operators.matrixone.types import Backup, BackupJob, LogSet, MatrixOneCluster, RestoreJob
+from mooring.operators.matrixone.types import (
+    Backup,
+    BackupJob,
+    BucketClaim,
+    LogSet,
+    MatrixOneCluster,
+    RestoreJob,
+)
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 NS = "default"
@@ -499,6 +507,137 @@ async def test_without_the_password_of_the_data_nothing_is_restored() -> None:
             return bool((await client.list(LogSet, namespace=NS)).items)
 
         await eventually(there)
+
+
+def s3(path: str, *, keys: str = "", **more: str) -> dict[str, Any]:
+    """A path of a bucket, with the Secret of its keys."""
+    made: dict[str, Any] = {**declared("BackupJob")["spec"]["target"]["s3"], "path": path, **more}
+    return {"s3": {**made, "secretRef": {"name": keys}} if keys else made}
+
+
+async def run_of(client: Client, job: str) -> tuple[Request, Any]:
+    """What the Job of a run is told, and its pod."""
+    found = await client.get(Job, job, namespace=NS)
+    assert found.spec is not None
+    assert found.spec.template is not None
+    pod = found.spec.template.spec
+    assert pod is not None
+    (store,) = pod.containers or []
+    return msgspec.json.decode((store.env or [])[0].value or "", type=Request), pod
+
+
+async def test_a_path_that_no_backup_describes_is_restored_with_the_keys_of_both_paths() -> None:
+    identity = "20260102T030405Z-0a1b2c3d"
+    async with plane() as (client, kubelet, _):
+        for name in ("theirs", "ours"):
+            await secret(client, name, AWS_ACCESS_KEY_ID=f"id-of-{name}", AWS_SECRET_ACCESS_KEY="battery")
+        source = s3("elsewhere/of/mo_br", keys="theirs", region="eu-central-1")
+        target = s3("bucket/new", keys="ours")
+        await make(
+            client,
+            RestoreJob,
+            "back",
+            spec__backupName=None,
+            spec__externalSource=source,
+            spec__target=target,
+            spec__ttl="900000h",
+        )
+        done = await eventually(lambda: ended(client, RestoreJob, "back"))
+        assert (done.status.phase, done.status.size_bytes) == ("Completed", 10)
+        request, pod = await run_of(client, done.status.job)
+        assert kubelet.ran == [request]
+        told = msgspec.to_builtins(request)
+        assert (told["action"], told["root"], told["places"]) == ("restore", source, [""])
+        assert (told["target"], told["owner"]) == (target, done.metadata.uid)
+        (store,) = pod.containers
+        mounted = {one.name: one.mount_path for one in store.volume_mounts}
+        secrets = {one.secret.secret_name: mounted[one.name] for one in pod.volumes if one.secret}
+        assert secrets == {name: f"/mooring/secrets/{name}" for name in ("theirs", "ours")}
+        shown = msgspec.json.encode(await client.get(Job, done.status.job, namespace=NS))
+        assert b"battery" not in shown
+        assert b"id-of-" not in shown
+
+        # A path that ends as Mooring's backups do is one of them: its manifest, and what it builds on, are below its parent.
+        place = s3(f"elsewhere/mo-1/backups/{identity}", keys="theirs")
+        other = s3("bucket/other")
+        await make(
+            client,
+            RestoreJob,
+            "chain",
+            spec__backupName=None,
+            spec__externalSource=place,
+            spec__target=other,
+            spec__ttl="900000h",
+        )
+        done = await eventually(lambda: ended(client, RestoreJob, "chain"))
+        request, _ = await run_of(client, done.status.job)
+        assert request.places == [identity]
+        assert msgspec.to_builtins(request)["root"] == s3("elsewhere/mo-1/backups", keys="theirs")
+
+
+async def test_a_directory_is_restored_with_the_volumes_of_the_overlay_and_without_its_command() -> None:
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "shared"}}
+    overlay = {
+        "volumes": [claim],
+        "volumeMounts": [{"name": "data", "mountPath": "/shared"}],
+        "command": ["sh", "-c", "evil"],
+        "args": ["more"],
+    }
+    async with plane() as (client, _, _):
+        raw = declared("RestoreJob", "back")
+        del raw["metadata"]["uid"]
+        paths = {name: {"fileSystem": {"path": f"/shared/{name}"}} for name in ("externalSource", "target")}
+        await client.create(
+            decode({**raw, "spec": {**paths, "ttl": "900000h"}, "overlay": overlay}, RestoreJob)
+        )
+        done = await eventually(lambda: ended(client, RestoreJob, "back"))
+        request, pod = await run_of(client, done.status.job)
+        assert msgspec.to_builtins(request)["root"] == paths["externalSource"]
+        (store,) = pod.containers
+        assert (store.command, store.args) == (None, ["agent", "matrixone", "--report=/dev/termination-log"])
+        assert "/shared" in {one.mount_path for one in store.volume_mounts}
+        assert {
+            one.persistent_volume_claim.claim_name for one in pod.volumes if one.persistent_volume_claim
+        } == {"shared"}
+        assert pod.security_context.run_as_user == 0  # the files are those of the server's user
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("two sources", {"spec__externalSource": s3("other/x")}, "spec.externalSource: excludes backupName"),
+    ("no source", {"spec__backupName": None}, "spec.backupName: must be set unless externalSource is"),
+    (
+        "no such Secret",
+        {"spec__backupName": None, "spec__externalSource": s3("other/x", keys="missing")},
+        "the Secret missing does not exist in this namespace",
+    ),
+    (
+        "a path in use",
+        {
+            "spec__backupName": None,
+            "spec__externalSource": s3("other/x"),
+            "spec__target": s3("bucket/used/in"),
+        },
+        "spec.target: overlaps the path of BucketClaim default/used, which keeps data",
+    ),
+]
+
+
+async def test_a_restore_that_would_do_harm_or_cannot_be_done_is_refused_and_begins_nothing() -> None:
+    async with plane() as (client, kubelet, _):
+        await make(client, BucketClaim, "used", spec__s3=s3("bucket/used", s3RetentionPolicy="Retain")["s3"])
+        with pytest.raises(Invalid, match="exactly one storage provider"):
+            await make(client, RestoreJob, "back", spec__backupName=None, spec__externalSource={})
+        for number, (_, changes, _) in enumerate(REFUSED):
+            await make(client, RestoreJob, f"back-{number}", **changes)
+
+        async def said(number: int, text: str) -> bool:
+            found = (await client.get(RestoreJob, f"back-{number}", namespace=NS)).status
+            return found is not None and any(text in (one.message or "") for one in found.conditions or ())
+
+        for number, (_, _, text) in enumerate(REFUSED):
+            await eventually(functools.partial(said, number, text))
+        assert kubelet.ran == []
+        assert (await client.list(Job, namespace=NS)).items == []
 
 
 async def test_a_job_that_cannot_begin_says_why() -> None:

@@ -89,6 +89,9 @@ class RestoreJobActor(Planned[RestoreJob, Inputs, JobSnapshot]):
 
     async def precede(self, ctx: Context[RestoreJob]) -> Outcome | None:
         """Nothing is done while upstream's operator runs."""
+        status = ctx.obj.status or RestoreJobStatus()
+        if not status.phase:  # no status is accepted without one, so that no refusal could be reported
+            ctx.show(replace(status, phase=PENDING))
         return self._around.left_alone(ctx)
 
     async def inputs(self, ctx: Context[RestoreJob]) -> Inputs | Outcome:
