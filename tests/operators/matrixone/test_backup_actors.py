@@ -628,7 +628,7 @@ async def test_a_restore_that_would_do_harm_or_cannot_be_done_is_refused_and_beg
         with pytest.raises(Invalid, match="exactly one storage provider"):
             await make(client, RestoreJob, "back", spec__backupName=None, spec__externalSource={})
         for number, (_, changes, _) in enumerate(REFUSED):
-            await make(client, RestoreJob, f"back-{number}", **changes)
+            await make(client, RestoreJob, f"back-{number}", **{"spec__ttl": "900000h", **changes})
 
         async def said(number: int, text: str) -> bool:
             found = (await client.get(RestoreJob, f"back-{number}", namespace=NS)).status
