@@ -66,14 +66,14 @@ class Meter(dict[tuple[str, str], Measured]):
         return self
 
     async def run(self) -> None:
-        """Measure every second."""
+        """Measure every few seconds."""
         while True:
             found = await self._life.client.list(Pod, namespace="default", label_selector=self._selector)
             names = [one.metadata.name or "" for one in found.items]
             used = Measured(self._life.plane.clock.now(), {"main": Amount(self.cpu / max(1, len(names)))})
             self.clear()
             self.update({("default", name): used for name in names})
-            await asyncio.sleep(1)
+            await asyncio.sleep(5)
 
 
 @asynccontextmanager
@@ -104,6 +104,7 @@ async def scale_by_cpu(life: Life, kind: str, name: str, *, most: int = 4) -> No
     spec = {
         "scaleTargetRef": {"apiVersion": "core.matrixorigin.io/v1alpha1", "kind": kind, "name": name},
         "maxReplicas": most,
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 30}},
         "metrics": [{"type": "Resource", "resource": cpu}],
     }
     await life.make(HorizontalPodAutoscaler, "hpa", spec)
