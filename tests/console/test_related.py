@@ -258,7 +258,7 @@ async def test_backups_of_the_whole_cluster_are_those_that_name_the_instance_and
         kind_of = {"apiVersion": "core.matrixorigin.io/v1alpha1", "kind": "Backup"}
         await bed.post(f"{api}/backups", {**kind_of, "metadata": {"name": name}, "meta": meta})
     one = "namespaces/team-a/instances/matrixone/main"
-    [backups, jobs] = (await root.ok("GET", f"{one}/collections"))["collections"]
+    [backups, jobs, _] = (await root.ok("GET", f"{one}/collections"))["collections"]
     assert [(row["name"], row["restorable"]) for row in backups["rows"]] == [("mine", True)]
     assert (backups["create"], backups["restore"]["ask"]) == (None, ["path"])
     assert (jobs["rows"], jobs["entry"]) == ([], "matrixone-backup")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from hack.kubernetes.binaries import cache_root
 from tests.cli.program import ourselves
+from tests.standstill import Standstill
 
 pytestmark = [pytest.mark.mo_service, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 async def test_the_demo_scales_a_cluster_out_kills_a_compute_node_and_claims_a_warm_one(
-    directory: Path,
+    directory: Path, stood: Standstill
 ) -> None:
     program = ourselves(directory)
     program.env["MOORING_CACHE"] = str(cache_root())  # it has the server
@@ -25,4 +27,7 @@ async def test_the_demo_scales_a_cluster_out_kills_a_compute_node_and_claims_a_w
     assert "; lost 0 of " in kill
     claim = next(line for line in done.out.splitlines() if "CNClaim acme: " in line)
     assert "-warm-cn-" in claim
-    assert " serves the account acme " in claim
+    said = re.search(r" serves the account acme (\d+\.\d+) s after the apply$", claim)
+    assert said is not None, claim
+    took = float(said[1])
+    assert took - stood.within(took) < 1.0

@@ -198,9 +198,11 @@ class Topology(_Data, frozen=True, kw_only=True):
     """How the pods of an instance are told apart: by labels, and by what the status says of each.
 
     ``part`` is the label that says what a pod is for, ``role`` the one with its role; ``roles`` and ``parts`` have
-    titles for their values.
+    titles for their values. ``select`` are labels of the instance's pods, for a kind that does not own them through
+    built-in workloads; ``{name}`` in a value is the instance's name.
     """
 
+    select: dict[str, str] = {}
     part: str = "app.kubernetes.io/component"
     role: str = ""
     members: Members | None = None

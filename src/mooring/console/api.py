@@ -39,7 +39,7 @@ from mooring.console.metrics import RANGES, Queries, figures_of, usage_of
 from mooring.console.openapi import document
 from mooring.console.operators import Leases, operators
 from mooring.console.playground import tried
-from mooring.console.pods import forward, log_query, pod_rows
+from mooring.console.pods import forward, log_query, pod_rows, selected
 from mooring.console.problems import Problem, problem_of, refusal, scrubbed
 from mooring.console.quota import quota_of
 from mooring.console.records import Records
@@ -576,6 +576,7 @@ class Api:
             conditions=(entry.spec.status.conditions,),
             hint=operator.hint if operator is not None else None,
             ready=entry.spec.status.ready,
+            select=selected(entry, name),
         )
         found = diagnose(facts)
         texts = {
@@ -862,7 +863,7 @@ class Api:
             charts = await self._queries.charts(entry, namespace=namespace, name=name, span=span)
             return answer(found | {"source": "prometheus", "charts": charts})
         try:
-            usage = await usage_of(client, obj, namespace=namespace)
+            usage = await usage_of(client, obj, namespace=namespace, select=selected(entry, name))
         except Forbidden:
             return answer(found | {"source": "denied"})
         return answer(found if usage is None else found | {"source": "metrics.k8s.io", "usage": usage})
@@ -930,7 +931,7 @@ class Api:
         client = self._upstream.client(request[SESSION])
         path = entry.spec.target.resource.path(namespace=namespace, name=name)
         obj = msgspec.json.decode((await client.request("GET", path)).body)
-        found = await pods_of(client, obj, namespace=namespace)
+        found = await pods_of(client, obj, namespace=namespace, select=selected(entry, name))
         topology = msgspec.to_builtins(entry.spec.topology)
         titles = {"roles": topology.get("roles", {}), "parts": topology.get("parts", {})}
         return answer({"pods": None if found is None else pod_rows(entry, obj, found), **titles})

@@ -147,10 +147,12 @@ class _Answer(msgspec.Struct, frozen=True):
     data: _Result = msgspec.field(default_factory=_Result)
 
 
-async def usage_of(client: Client, obj: Any, *, namespace: str) -> list[Json] | None:
+async def usage_of(
+    client: Client, obj: Any, *, namespace: str, select: Mapping[str, str] | None = None
+) -> list[Json] | None:
     """CPU (cores) and memory (bytes) of each pod now, read as the user; None where metrics.k8s.io is not there.
 
-    Raises `Forbidden` for a user who may not read it.
+    ``select`` as for `mooring.diagnosis.gather`. Raises `Forbidden` for a user who may not read it.
     """
     path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods"
     try:
@@ -161,7 +163,7 @@ async def usage_of(client: Client, obj: Any, *, namespace: str) -> list[Json] | 
         return None
     except KubeError:
         return None
-    pods = await pods_of(client, obj, namespace=namespace)
+    pods = await pods_of(client, obj, namespace=namespace, select=select)
     names = {pod["metadata"].get("name") for pod in pods or ()}
     return sorted(
         (_usage(item) for item in answer.get("items") or () if item["metadata"].get("name") in names),

@@ -28,6 +28,11 @@ def pod_rows(entry: Entry, obj: Any, pods: Sequence[Mapping[str, Any]]) -> list[
     return sorted(rows, key=lambda row: (row["part"], row["name"]))
 
 
+def selected(entry: Entry, name: str) -> dict[str, str]:
+    """Labels of the pods of an instance, as its entry says."""
+    return {key: value.replace("{name}", name) for key, value in entry.spec.topology.select.items()}
+
+
 def _member(entry: Entry, obj: Any, pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the status of the instance says of a pod."""
     members = entry.spec.topology.members

@@ -51,11 +51,12 @@ async def gather(
     conditions: Sequence[str] = ("/status/standardConditions", "/status/conditions"),
     hint: OperatorHint | None = None,
     ready: str = "",
+    select: Mapping[str, str] | None = None,
 ) -> Facts:
     """The facts of one instance; raises `KubeError` when the instance itself cannot be read.
 
     ``conditions`` are JSON pointers to its conditions, of which the first that is there counts; ``ready`` is the type
-    of the one that stands for Ready.
+    of the one that stands for Ready; ``select`` are labels of pods that it does not own through built-in workloads.
     """
     now = datetime.now(UTC)
     try:
@@ -73,7 +74,7 @@ async def gather(
         key: [{**one, "kind": _KINDS.get(key, "")} for one in items or ()] for key, items in listed.items()
     }
     owned = family(str(at(obj, "metadata", "uid")), (one for key in _KINDS for one in found[key]))
-    pods = [one for one in owned if one["kind"] == "Pod"]
+    pods = _pods(owned, found["pods"], select)
     mounted = {
         at(volume, "persistentVolumeClaim", "claimName")
         for pod in pods
@@ -84,7 +85,7 @@ async def gather(
         for one in found["persistentvolumeclaims"]
         if one in owned or at(one, "metadata", "name") in mounted
     ]
-    uids = {at(one, "metadata", "uid") for one in (*owned, *claims, obj)}
+    uids = {at(one, "metadata", "uid") for one in (*owned, *pods, *claims, obj)}
     return Facts(
         kind=resource.kind,
         group=resource.group,
@@ -104,15 +105,30 @@ async def gather(
     )
 
 
-async def pods_of(client: Client, obj: Object, *, namespace: str) -> list[Object] | None:
-    """The pods of an instance, None when the user may not list pods."""
+async def pods_of(
+    client: Client, obj: Object, *, namespace: str, select: Mapping[str, str] | None = None
+) -> list[Object] | None:
+    """The pods of an instance, None when the user may not list pods; ``select`` as for `gather`."""
     keys = [key for key in _KINDS if key != "persistentvolumeclaims"]
     listed = await asyncio.gather(*(_list(client, _IN_NAMESPACE[key].format(namespace)) for key in keys))
     found = dict(zip(keys, listed, strict=True))
     if found["pods"] is None:
         return None
     every = [{**one, "kind": _KINDS[key]} for key in keys for one in found[key] or ()]
-    return [one for one in family(str(at(obj, "metadata", "uid")), every) if one["kind"] == "Pod"]
+    pods = [one for one in every if one["kind"] == "Pod"]
+    return _pods(family(str(at(obj, "metadata", "uid")), every), pods, select)
+
+
+def _pods(owned: Sequence[Object], pods: Sequence[Object], select: Mapping[str, str] | None) -> list[Object]:
+    """The pods that are owned, and those that have the labels."""
+    mine = {at(one, "metadata", "uid") for one in owned if one["kind"] == "Pod"}
+    wanted = (select or {}).items()
+    return [
+        one
+        for one in pods
+        if at(one, "metadata", "uid") in mine
+        or (wanted and wanted <= (at(one, "metadata", "labels") or {}).items())
+    ]
 
 
 def _conditions(obj: Object, pointers: Sequence[str]) -> list[Object]:
