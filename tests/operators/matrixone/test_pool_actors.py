@@ -29,6 +29,7 @@ from mooring.operators.matrixone.cnset.actor import CNSetActor
 from mooring.operators.matrixone.cnset.fence import unchanged
 from mooring.operators.matrixone.cnset.inputs import Inputs as NodeInputs
 from mooring.operators.matrixone.cnset.moves import DeleteStore, SetPhase, SetWorking
+from mooring.operators.matrixone.cnset.specs import HANDED_OVER
 from mooring.operators.matrixone.pool.claim_actor import ClaimActor, Inputs
 from mooring.operators.matrixone.pool.labels import (
     BOUND,
@@ -560,6 +561,20 @@ async def test_a_claim_set_labels_its_claims_and_pods_live_and_its_selector_sele
         mine = {pod for name, pod in (await bindings(client)).items() if name != "stranger"}
         assert {one.metadata.name for one in chosen.items} == mine
         assert len(mine) == 2
+
+
+async def test_an_idle_pod_that_gave_its_lock_tables_away_gets_no_claim() -> None:
+    async with operating(1) as client:
+        await warm_pod(client, "p")
+        note = {"metadata": {"annotations": {HANDED_OVER: "2026-01-01T00:00:00Z"}}}
+        await client.patch(Pod, "p", MergePatch(note), namespace="default")
+        await claim(client, "c")
+
+        async def decided() -> bool:
+            return bool(await bindings(client)) or "NoIdlePod" in await reasons(client, CNClaim, "c")
+
+        await eventually(decided)
+        assert await bindings(client) == {}
 
 
 async def test_a_claim_set_is_scaled() -> None:
