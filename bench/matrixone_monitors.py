@@ -5,7 +5,7 @@
 Of clusters: no log store is stopped while another one is away, and no compute node with a session.
 
 Of claims: a pod has one claim at a time, from the pool's hand and back into it; a claim keeps its pod until its end, or moves to
-one that serves already; what the pool takes back serves nobody before it is idle, and keeps nothing of its former user. Of
+one that serves already; no claim is bound to a pod whose process refuses work; what the pool takes back serves nobody before it is idle, and keeps nothing of its former user. Of
 restores: each is done once, recorded before its log service is made, and never over live data.
 """
 
@@ -130,6 +130,8 @@ def _changed(world: World, meta: Document, was: str, phase: str) -> str:
         return f"{meta['name']} became {phase} and was {was}"
     if phase == DRAINING and any(one["pod"] == meta["uid"] for one in _living(world)):
         return f"{meta['name']} was taken from a claim that is bound to it"
+    if phase == BOUND and (meta.get("labels") or {}).get(CN_UUID, "") in world.keeper.restarting:
+        return f"a claim got {meta['name']}, which refuses work until it is restarted"
     if phase != IDLE:
         return ""
     both = {**(meta.get("annotations") or {}), **(meta.get("labels") or {})}
