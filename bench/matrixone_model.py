@@ -2,9 +2,10 @@
 
 The simulated nodes tell `World` which pods run. `InMemory` connects the operator to the processes of the newest `World`. HAKeeper
 and the compute nodes answer as those of bench/matrixone_world.py do. A client has a session on every compute node that serves,
-and leaves it some seconds after its drain began. A Job of a backup, a restore or a test restore succeeds after some seconds and is
-counted. Where ``fails_once`` names its action, the first one is left half-done, or is whole and its pod ends before it can
-report. What no operator may do is in bench/matrixone_monitors.py.
+and leaves it some seconds after its drain began. A compute node that gave its lock tables away takes no session any more. A Job of
+a backup, a restore or a test restore succeeds after some seconds and is counted. Where ``fails_once`` names its action, the first
+one is left half-done, or is whole and its pod ends before it can report. What no operator may do is in
+bench/matrixone_monitors.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
-from bench.matrixone_world import QUERY, SETTINGS, Keeper, Reported, lock, query
+from bench.matrixone_world import QUERY, SETTINGS, Keeper, Reported, query
 
 from mooring.kube import Client, Conflict, MergePatch, NotFound
 from mooring.kube.objects.core import Pod
@@ -30,6 +31,7 @@ from mooring.operators.matrixone.identity import log_uuid, tn_uuid
 from mooring.operators.matrixone.names import CN_UUID, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Address, Dial, Link, Unreachable
 from mooring.operators.matrixone.rpc.messages import (
+    LockReply,
     LockRequest,
     LogReply,
     LogRequest,
@@ -157,7 +159,7 @@ class World:
         self.hosts.pop(ip, None)
         if store in self.keeper.logs or store in self.keeper.tns:
             self.keeper.away[store] = self.keeper.tick - HEARTBEAT
-        self.keeper.cns.pop(store, None)
+        self.keeper.ended(store)
         self.pods.pop(store, None)
         if (account := self.session(store)) is not None:
             self.wrong.append(f"a compute node was stopped with a session of {account or 'all'}")
@@ -180,6 +182,15 @@ class World:
                 self._follow(uuid, one)
         return reply
 
+    def lock(self, request: LockRequest) -> LockReply:
+        """The lock service's answer; who has a session on a compute node that gives its lock tables away can write no more."""
+        asked = request.set_restart
+        if asked is not None and (account := self.session(asked.uuid)) is not None:
+            self.wrong.append(
+                f"a compute node gave its lock tables away with a session of {account or 'all'}"
+            )
+        return self.keeper.lock(request)
+
     def _follow(self, uuid: str, one: Reported) -> None:
         if one.work_state is not WorkState.WORKING:
             if (used := self._used.get(uuid)) is not None:
@@ -187,6 +198,9 @@ class World:
             return
         labels = dict(one.labels)
         account = next(iter(labels[ACCOUNT].labels), "") if ACCOUNT in labels else ""
+        if uuid in self.keeper.restarting:
+            self.wrong.append(f"a compute node that refuses work is to serve {account or 'all'}")
+            return
         there = self.session(uuid)
         if there is not None and there != account:
             self.wrong.append(f"a compute node serves {account or 'all'} with a session of {there or 'all'}")
@@ -362,7 +376,7 @@ class _Link(Link):
         answers: dict[type[Any], Callable[[Any], Any]] = {
             LogRequest: world.log,
             QueryRequest: lambda one: world.query(self._address.host, one),
-            LockRequest: lock,
+            LockRequest: world.lock,
         }
         answer = replace(answers[type(request)](request), request_id=request.request_id)
         self._raise(answer, request.method.name)

@@ -5,9 +5,9 @@
 Of clusters: no log store is stopped while another one is away, and no compute node with a session.
 
 Of claims: a pod has one claim at a time, from the pool's hand and back into it; a claim keeps its pod until its end, or moves to
-one that serves already; what the pool takes back serves nobody before it is idle, and keeps nothing of its former user. Of
-backups: none is called good that is not whole in the very place that is named, or verified that was not tried out. Of restores:
-each is done once, recorded before its log service is made, and never over live data.
+one that serves already, and is bound to no pod whose process refuses work; what the pool takes back serves nobody before it is
+idle, and keeps nothing of its former user. Of backups: none is called good that is not whole in the very place that is named, or
+verified that was not tried out. Of restores: each is done once, recorded before its log service is made, and never over live data.
 """
 
 from __future__ import annotations
@@ -132,6 +132,8 @@ def _changed(world: World, meta: Document, was: str, phase: str) -> str:
         return f"{meta['name']} became {phase} and was {was}"
     if phase == DRAINING and any(one["pod"] == meta["uid"] for one in _living(world)):
         return f"{meta['name']} was taken from a claim that is bound to it"
+    if phase == BOUND and (meta.get("labels") or {}).get(CN_UUID, "") in world.keeper.restarting:
+        return f"a claim got {meta['name']}, which refuses work until it is restarted"
     if phase != IDLE:
         return ""
     both = {**(meta.get("annotations") or {}), **(meta.get("labels") or {})}

@@ -28,7 +28,6 @@ from mooring.operators.matrixone.rpc.messages import (
     Count,
     KeeperState,
     LabelList,
-    LockMethod,
     LockReply,
     LockRequest,
     LogMethod,
@@ -75,6 +74,8 @@ class Keeper:
     logs: dict[str, str] = field(default_factory=dict)
     tns: dict[str, str] = field(default_factory=dict)
     cns: dict[str, Reported] = field(default_factory=dict)
+    restarting: set[str] = field(default_factory=set)
+    """Compute nodes that gave their lock tables away: their process refuses new transactions until its end."""
     away: dict[str, int] = field(default_factory=dict)
     """The last tick of log stores and transaction nodes whose process does not run."""
 
@@ -140,6 +141,19 @@ class Keeper:
                 self.cns.pop(request.delete.uuid, None)
         return LogReply()
 
+    def lock(self, request: LockRequest) -> LockReply:
+        """Answer the lock service's methods: it gives everything away at once, and nothing takes that back."""
+        if request.set_restart is not None:
+            self.restarting.add(request.set_restart.uuid)
+            return LockReply(set_restart=Yes(ok=True))
+        asked = request.can_restart
+        return LockReply(can_restart=Yes(ok=asked is not None and asked.uuid in self.restarting))
+
+    def ended(self, uuid: str) -> None:
+        """The process of a compute node is gone; one that comes after it knows nothing of it."""
+        self.cns.pop(uuid, None)
+        self.restarting.discard(uuid)
+
     def _change(self, uuid: str, **changes: Any) -> LogReply:
         if uuid not in self.cns:
             return LogReply(error_code=_UNKNOWN_STORE, error_message=f"store {uuid} does not exist")
@@ -154,13 +168,6 @@ def query(request: QueryRequest) -> QueryReply:
     if request.method is QueryMethod.GET_PIPELINE_INFO:
         return QueryReply(pipelines=Count())
     return QueryReply(replicas=Count())
-
-
-def lock(request: LockRequest) -> LockReply:
-    """A lock service that gives everything away at once."""
-    if request.method is LockMethod.SET_RESTART_SERVICE:
-        return LockReply(set_restart=Yes(ok=True))
-    return LockReply(can_restart=Yes(ok=True))
 
 
 async def listen(
@@ -214,7 +221,7 @@ class MatrixOneNode(SimulatedNode):
         keeper = self.keepers.get(key.namespace)
         uuid = self._uuids.pop(key, None)
         if keeper is not None and uuid is not None:
-            keeper.cns.pop(uuid, None)
+            keeper.ended(uuid)
         if pod is None:
             return
         try:
@@ -236,7 +243,7 @@ class MatrixOneNode(SimulatedNode):
                 self._listening.append(await listen(ip, HAKEEPER, LogRequest, keeper.log))
                 keeper.logs[log_uuid(ordinal)] = ip
             case "DNSet":
-                self._listening.append(await listen(ip, LOCK, LockRequest, lock))
+                self._listening.append(await listen(ip, LOCK, LockRequest, keeper.lock))
                 keeper.tns[tn_uuid(ordinal)] = ip
             case "CNSet":
                 self._listening.append(await listen(ip, QUERY, QueryRequest, query))

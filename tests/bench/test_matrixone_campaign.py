@@ -21,6 +21,8 @@ from mooring.operators.matrixone.cluster.actor import ClusterActor
 from mooring.operators.matrixone.cnset import actor as cnset_actor
 from mooring.operators.matrixone.cnset import drain, pooling
 from mooring.operators.matrixone.cnset import plan as cnset_plan
+from mooring.operators.matrixone.cnset.moves import Drain
+from mooring.operators.matrixone.depends import dn_set_of, log_set_of
 from mooring.operators.matrixone.logset import plan as logset_plan
 from mooring.operators.matrixone.look import Keeper
 from mooring.operators.matrixone.pool import claim, claim_actor, moving, pods, warm
@@ -144,6 +146,20 @@ def drains_nothing() -> AbstractContextManager[object]:
         return None
 
     return mock.patch.object(Keeper, "drain", drain)
+
+
+def gives_locks_away_at_every_drain() -> AbstractContextManager[object]:
+    """Hands over the lock tables of every compute node that drains, also of those that are to be used again."""
+    whole = cnset_actor.CNSetActor.step
+
+    async def step(self: Any, ctx: Any, inputs: Any, snapshot: Any, move: Any) -> None:
+        await whole(self, ctx, inputs, snapshot, move)
+        if isinstance(move, Drain):
+            key = log_set_of(inputs.cn_set)
+            seen = await self._around.see(key, dn_set_of(inputs.cn_set))
+            await self._around.keeper.hand_over(seen, move.uuid)
+
+    return mock.patch.object(cnset_actor.CNSetActor, "step", step)
 
 
 def log_service_before_the_data() -> AbstractContextManager[object]:
@@ -276,6 +292,17 @@ PLANTED = (
     Planted(patch=store_labels_stay, workload="claim", says="its store has labels of its former user"),
     Planted(patch=drains_nothing, workload="claim", says="a step repeats: cnsets"),
     Planted(patch=pods_of_living_claims_go_back, workload="set", says="was taken from a claim that is bound"),
+    Planted(patch=gives_locks_away_at_every_drain, workload="claim", says="which refuses work until"),
+    Planted(
+        patch=gives_locks_away_at_every_drain,
+        workload="roll",
+        says="gave its lock tables away with a session of all",
+    ),
+    Planted(
+        patch=gives_locks_away_at_every_drain,
+        workload="claim",
+        says="a compute node that refuses work is to serve",
+    ),
     Planted(patch=moves_too_early, workload="move", says="moved to a pod that does not serve"),
     Planted(patch=good_although_it_failed, workload="backup", says="is there, and no whole backup is at"),
     Planted(patch=good_where_the_last_try_was, workload="backup", says="is there, and no whole backup is at"),

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from hack.kubernetes.binaries import cache_root
 from tests.cli.program import ourselves
-from tests.standstill import Standstill
 
 pytestmark = [pytest.mark.mo_service, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 async def test_the_demo_scales_a_cluster_out_kills_a_compute_node_and_claims_a_warm_one(
-    directory: Path, stood: Standstill
+    directory: Path,
 ) -> None:
     program = ourselves(directory)
     program.env["MOORING_CACHE"] = str(cache_root())  # it has the server
@@ -29,5 +28,5 @@ async def test_the_demo_scales_a_cluster_out_kills_a_compute_node_and_claims_a_w
     assert "-warm-cn-" in claim
     said = re.search(r" serves the account acme (\d+\.\d+) s after the apply$", claim)
     assert said is not None, claim
-    took = float(said[1])
-    assert took - stood.within(took) < 1.0
+    # Some tenths of a second alone; on a busy machine the demo's own process waits for a processor, too.
+    assert float(said[1]) < 3.0

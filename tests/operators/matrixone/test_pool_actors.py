@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import pytest
 import structlog
-from tests.operators.matrixone.builders import declared
+from tests.operators.matrixone.builders import declared, typed
 from tests.operators.redis.sentinel.test_actor import eventually as soon
 
 from mooring.actor import StepFailed, Wait
@@ -25,11 +25,15 @@ from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
 from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.matrixone import OPERATOR
+from mooring.operators.matrixone.cnset.actor import CNSetActor
 from mooring.operators.matrixone.cnset.fence import unchanged
-from mooring.operators.matrixone.cnset.moves import DeleteStore, SetWorking
+from mooring.operators.matrixone.cnset.inputs import Inputs as NodeInputs
+from mooring.operators.matrixone.cnset.moves import DeleteStore, SetPhase, SetWorking
+from mooring.operators.matrixone.cnset.specs import HANDED_OVER
 from mooring.operators.matrixone.pool.claim_actor import ClaimActor, Inputs
 from mooring.operators.matrixone.pool.labels import (
     BOUND,
+    CLAIM_LABELS,
     CLAIM_SET,
     CLAIM_UID,
     CLAIMED_BY,
@@ -40,7 +44,7 @@ from mooring.operators.matrixone.pool.labels import (
     POD_UID,
     POOL,
 )
-from mooring.operators.matrixone.pool.moves import Bind, GiveBack, Record
+from mooring.operators.matrixone.pool.moves import Bind, Dress, GiveBack, Record
 from mooring.operators.matrixone.pool.replicas import CreateClaim
 from mooring.operators.matrixone.pool.set_actor import ClaimSetActor
 from mooring.operators.matrixone.pool.set_actor import Inputs as SetInputs
@@ -77,8 +81,9 @@ async def operating(operators: int = 2) -> AsyncIterator[Client]:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def warm_pod(client: Client, name: str) -> Pod:
+async def warm_pod(client: Client, name: str, **more: str) -> Pod:
     labels = {
+        **more,
         "matrixorigin.io/component": "CNSet",
         "matrixorigin.io/instance": "warm",
         "matrixorigin.io/namespace": "default",
@@ -424,6 +429,152 @@ async def test_a_pod_is_given_back_only_by_a_claim_that_is_as_it_was_seen() -> N
         )
         later = actor.plan(await actor.snapshot(context, inputs))
         assert isinstance(later, Wait)
+
+
+async def labels_of(client: Client, name: str) -> dict[str, str]:
+    """The labels of a pod that are not MatrixOne's."""
+    found = (await client.get(Pod, name, namespace="default")).metadata.labels or {}
+    return {key: value for key, value in found.items() if "matrixorigin.io" not in key}
+
+
+async def test_labels_of_a_bound_claim_are_added_changed_and_removed_live() -> None:
+    async with operating() as client:
+        await warm_pod(client, "p")
+        await claim(client, "c", spec__additionalPodLabels={"team": "a", "mine": "yes"})
+        await eventually(lambda: bindings(client))
+        theirs = {"metadata": {"labels": {"theirs": "1"}}}
+        await client.patch(Pod, "p", MergePatch(theirs), namespace="default")
+        for asked, there in (
+            ({"team": "b", "mine": None, "more": "x"}, {"team": "b", "more": "x"}),
+            ({"team": None, "more": None}, {}),
+            ({"mine": "again"}, {"mine": "again"}),
+        ):
+            body = {"spec": {"additionalPodLabels": asked}}
+            await client.patch(CNClaim, "c", MergePatch(body), namespace="default")
+            wanted = {"pool": "default", "theirs": "1", **there}
+
+            async def dressed(wanted: dict[str, str] = wanted) -> bool:
+                return await labels_of(client, "p") == wanted
+
+            await eventually(dressed)
+        assert await bindings(client) == {"c": "p"}
+
+
+async def test_a_label_that_the_pod_has_by_itself_is_kept_and_the_claim_says_so() -> None:
+    async with operating() as client:
+        await warm_pod(client, "p", zone="pool")
+        await claim(client, "c", spec__additionalPodLabels={"zone": "mine", "mooring.dev/x": "y", "a": "b"})
+        await eventually(lambda: bindings(client))
+
+        async def said() -> bool:
+            await play(client)
+            found = await client.get(CNClaim, "c", namespace="default")
+            texts = {
+                one.type: one.message for one in (found.status.conditions if found.status else None) or ()
+            }
+            wanted = "without spec.additionalPodLabels mooring.dev/x, zone"
+            return all(wanted in (texts.get(one) or "") for one in ("Ready", "Synced"))
+
+        await eventually(said)
+        assert await labels_of(client, "p") == {"pool": "default", "zone": "pool", "a": "b"}
+        pod = await client.get(Pod, "p", namespace="default")
+        assert (pod.metadata.annotations or {})[CLAIM_LABELS] == "a"
+
+
+async def test_a_pod_that_is_idle_again_has_the_labels_of_its_set_and_none_of_its_claim() -> None:
+    """Also where a claim of an earlier version changed a label of the pool's."""
+    async with operating(0) as client:
+        await warm_pod(client, "p", theirs="1", team="a")
+        notes = {"annotations": {CLAIM_LABELS: "pool,team"}, "labels": {PHASE: DRAINING, "pool": "claimed"}}
+        pod = await client.patch(Pod, "p", MergePatch({"metadata": notes}), namespace="default")
+        deps = {"logSet": {"metadata": {"name": "mo"}}}
+        cn_set = typed("CNSet", "warm", spec__overlay={"podLabels": {"pool": "default"}}, deps=deps)
+        inputs = NodeInputs(cn_set=cn_set, log_set=NOTHING, pods=(pod,))
+        around = SimpleNamespace(keeper=NOTHING, pods=lambda kind, key: (), live=client, on_node=NOTHING)
+        move = SetPhase(
+            pod="p", uid=pod.metadata.uid or "", uuid="u", version=pod.metadata.resource_version or "",
+            phase=IDLE, why="",
+        )  # fmt: skip
+        actor = CNSetActor(cast("Any", around), nodes=False)
+        await actor.step(outside(client, "warm"), inputs, NOTHING, move)
+        assert await labels_of(client, "p") == {"pool": "default", "theirs": "1"}
+        now = await client.get(Pod, "p", namespace="default")
+        assert (now.metadata.annotations or {}).get(CLAIM_LABELS) is None
+
+
+async def test_labels_are_written_only_to_a_pod_that_is_as_it_was_decided_from() -> None:
+    """What the claim put there follows from the pod's own note: an older one would leave labels behind for good."""
+    async with operating(0) as client:
+        pod = await warm_pod(client, "p")
+        newer = await client.patch(
+            Pod, "p", MergePatch({"metadata": {"labels": {"team": "theirs"}}}), namespace="default"
+        )
+        version = newer.metadata.resource_version or ""
+        seen = Dress(pod="p", uid=pod.metadata.uid or "", version=version, why="")
+        owner = typed("CNClaim", "c", spec__additionalPodLabels={"team": "mine"})
+        with pytest.raises(StepFailed, match="changed meanwhile"):
+            await ClaimActor(NOTHING).step(
+                outside(client, "c"), Inputs(claim=owner, pods=(pod,)), NOTHING, seen
+            )
+        assert (await labels_of(client, "p"))["team"] == "theirs"
+
+
+async def test_a_claim_set_labels_its_claims_and_pods_live_and_its_selector_selects_those_pods() -> None:
+    async with operating() as client:
+        await asyncio.gather(*(warm_pod(client, f"p{at}") for at in range(3)))
+        spec = {"selector": {"matchLabels": {"pool": "default"}}, "additionalPodLabels": {"team": "a"}}
+        raw = declared("CNClaimSet", "s", spec__replicas=2, spec__template__spec=spec)
+        del raw["metadata"]["uid"]
+        await client.create(decode(raw, CNClaimSet))
+        await claim(client, "stranger")
+
+        async def all_bound() -> bool:
+            return len(await bindings(client)) == 3
+
+        await eventually(all_bound)
+        labels = {
+            "cnLabels": [{"key": "account", "values": ["b"]}],
+            "additionalPodLabels": {"team": None, "of": "b"},
+        }
+        body = {"spec": {"template": {"spec": labels}}}
+        await client.patch(CNClaimSet, "s", MergePatch(body), namespace="default")
+
+        async def relabelled() -> bool:
+            made = await bindings(client)
+            for name, pod in made.items():
+                found = await client.get(Pod, pod, namespace="default")
+                own = await labels_of(client, pod)
+                store = (found.metadata.annotations or {})["matrixone.cloud/cn-label"]
+                ours = name != "stranger"
+                if own != {"pool": "default", **({"of": "b"} if ours else {})}:
+                    return False
+                if store != ('[{"key":"account","values":["b"]}]' if ours else "[]"):
+                    return False
+            return True
+
+        await eventually(relabelled)
+        owner = await client.get(CNClaimSet, "s", namespace="default")
+        assert owner.status is not None
+        chosen = await client.list(
+            Pod, namespace="default", label_selector=owner.status.label_selector or "x=y"
+        )
+        mine = {pod for name, pod in (await bindings(client)).items() if name != "stranger"}
+        assert {one.metadata.name for one in chosen.items} == mine
+        assert len(mine) == 2
+
+
+async def test_an_idle_pod_that_gave_its_lock_tables_away_gets_no_claim() -> None:
+    async with operating(1) as client:
+        await warm_pod(client, "p")
+        note = {"metadata": {"annotations": {HANDED_OVER: "2026-01-01T00:00:00Z"}}}
+        await client.patch(Pod, "p", MergePatch(note), namespace="default")
+        await claim(client, "c")
+
+        async def decided() -> bool:
+            return bool(await bindings(client)) or "NoIdlePod" in await reasons(client, CNClaim, "c")
+
+        await eventually(decided)
+        assert await bindings(client) == {}
 
 
 async def test_a_claim_set_is_scaled() -> None:

@@ -2,14 +2,17 @@
 
 A plain model of the API server with versions. Each operator sees claims and pods as they were at some earlier moment,
 decides by the real planners, and writes later, when everything may have changed. ``MOORING_POOL_INTERLEAVINGS`` sets
-the number of interleavings.
+the number of interleavings of a run; ``make nightly`` tries `NIGHTLY` others.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from random import Random
+
+import pytest
 
 from mooring.actor.verdict import Move
 from mooring.operators.matrixone.pool.claim import decide
@@ -19,6 +22,7 @@ from mooring.operators.matrixone.pool.orphans import orphaned
 from mooring.operators.matrixone.pool.snapshot import Candidate, ClaimSnapshot, gone, lost, spare
 
 INTERLEAVINGS = int(os.environ.get("MOORING_POOL_INTERLEAVINGS", "6000"))
+NIGHTLY = 10_000
 STEPS = 100
 PODS = ("p0", "p1", "p2", "p3")
 CLAIMS = ("c0", "c1")
@@ -288,23 +292,30 @@ class World:
             self.arrive(operator)
 
 
-def test_no_interleaving_binds_a_pod_to_two_claims() -> None:
-    random = Random(25)
-    bound = refused = moved = returned = 0
-    for at in range(INTERLEAVINGS):
+def interleave(count: int, *, seed: int) -> None:
+    random, seen = Random(seed), Counter[str]()
+    for at in range(count):
         world = World(random)
         for operator in world.operators:
             operator.claims, operator.pods = dict(world.claims), dict(world.pods)
         for _ in range(STEPS):
             world.step()
             world.check()
-        bound += world.bound
-        refused += world.refused
-        moved += world.moved
-        returned += world.returned
+        for one in ("bound", "refused", "moved", "returned"):
+            seen[one] += getattr(world, one)
         if at % 20 == 0:
             world.settle()
     # The interleavings are worth something: claims are bound and moved, and writes come too late.
-    assert min(bound, refused) > INTERLEAVINGS
-    assert returned > INTERLEAVINGS / 2
-    assert moved > INTERLEAVINGS / 20
+    assert min(seen["bound"], seen["refused"]) > count
+    assert seen["returned"] > count / 2
+    assert seen["moved"] > count / 20
+
+
+def test_no_interleaving_binds_a_pod_to_two_claims() -> None:
+    interleave(INTERLEAVINGS, seed=25)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+def test_none_of_ten_thousand_other_interleavings_does_either() -> None:
+    interleave(NIGHTLY, seed=26)

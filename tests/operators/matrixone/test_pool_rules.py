@@ -9,7 +9,7 @@ import pytest
 from tests.operators.matrixone.test_cnset_rules import ago, member, node, snapshot
 
 from mooring.actor.verdict import InSync, Move, Wait
-from mooring.operators.matrixone.cnset.members import failed_pod, leaving
+from mooring.operators.matrixone.cnset.members import due, failed_pod, leaving
 from mooring.operators.matrixone.cnset.moves import (
     ClearLabels,
     CreatePod,
@@ -262,6 +262,30 @@ def test_a_pod_that_became_one_too_many_before_it_was_idle_goes() -> None:
     assert (step.pod, step.phase) == ("t-cn-2", TERMINATING)
 
 
+ORDER: dict[str, dict[str, Any]] = {
+    "the template names it": {"first_to_go": True},
+    "it is not heard": {"state": None, "running": False},
+    "it has fewer sessions": {"sessions": 0},
+    "it is the newest": {"created": ago(60)},
+}
+"""Why an idle pod goes before another one, the strongest reason first."""
+
+
+@pytest.mark.parametrize("reason", range(len(ORDER)), ids=ORDER)
+def test_of_the_idle_pods_of_a_pool_that_shrinks_the_one_that_costs_least_goes_first(reason: int) -> None:
+    """A weaker reason of another pod does not count."""
+    stronger, *weaker = list(ORDER.values())[reason:]
+    rest: dict[str, Any] = {"sessions": 1}
+    for one in reversed(weaker):
+        rest |= one
+    others = [pooled(at, IDLE, **{"state": "Draining", **rest}) for at in (0, 2)]
+    first = pooled(1, IDLE, **{"state": "Draining", "sessions": 1, **stronger})
+    members = (others[0], first, others[1])
+    assert list(due(pool(*members, replicas=2))) == ["t-cn-1"]
+    bound = pooled(3, BOUND, "Working", first_to_go=True)
+    assert list(due(pool(*members, bound, replicas=3))) == ["t-cn-1"]
+
+
 # --- claims -----------------------------------------------------------------------------------------------
 
 
@@ -286,6 +310,27 @@ def test_a_claim_takes_an_idle_pod_that_matches_as_it_was_seen() -> None:
     none = decide_claim(claim(pod("a", phase=DRAINING), pod("b", phase=TERMINATING)))
     assert isinstance(none, Wait)
     assert none.reason == "NoIdlePod"
+
+
+def test_a_pod_that_gave_its_lock_tables_away_is_bound_to_no_claim() -> None:
+    """It refuses writes until its process is another one; a pod that has to leave for another reason still serves."""
+    spent = pod("a", handed_over=True, leaves="it has given its lock tables away")
+    step = decide_claim(claim(spent))
+    assert isinstance(step, Wait)
+    assert step.reason == "NoIdlePod"
+    asked = decide_claim(claim(spent, pod_name="a"))
+    assert isinstance(asked, Wait)
+    assert "is replaced" in asked.message
+    cordoned = decide_claim(claim(spent, pod("b", leaves="its node is cordoned")))
+    assert isinstance(cordoned, Bind)
+    assert cordoned.pod == "b"
+
+
+def test_what_a_claim_asks_of_its_pod_in_vain_is_said() -> None:
+    step = decide_claim(claim(mine(kept=("zone",)), pod_name="p", pod_uid="u-p"))
+    assert isinstance(step, InSync)
+    assert "spec.additionalPodLabels zone" in step.message
+    assert "remove them" in step.message
 
 
 def test_the_owner_gets_its_last_pod_again() -> None:

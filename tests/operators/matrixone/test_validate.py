@@ -244,6 +244,22 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"spec__selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}},
         "spec.selector.matchExpressions[0].operator",
     ),
+    (
+        "CNClaim",
+        {"spec__additionalPodLabels": {"pool": "x", "team": "a"}},
+        'spec.additionalPodLabels["pool"]',
+    ),
+    (
+        "CNClaimSet",
+        {
+            "spec__template__spec": {
+                "selector": {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a", "b"]}]},
+                "additionalPodLabels": {"pool": "c"},
+            }
+        },
+        'spec.template.spec.additionalPodLabels["pool"]',
+    ),
+    ("CNClaim", {"spec__additionalPodLabels": {"pool": "default"}}, ""),
     ("CNClaimSet", {"spec__template__metadata": None}, "spec.selector.matchLabels"),
     ("BucketClaim", {"spec__s3__path": ""}, "spec.s3.path"),
 ]
@@ -388,6 +404,16 @@ def test_a_bootstrapped_log_service_keeps_its_replicas_of_a_shard_when_it_grows(
         ("MatrixOneCluster", {"spec__cnGroups": None}, "spec.cnGroups"),
         ("MatrixOneCluster", {"spec__version": "nightly"}, "spec.version"),
         ("BackupJob", {"spec__overlay": {"command": ["/mo_br"]}}, "spec.overlay.command"),
+        (
+            "CNClaim",
+            {"spec__additionalPodLabels": {"a.matrixorigin.io/b": "x"}},
+            'spec.additionalPodLabels["a.matrixorigin.io/b"]',
+        ),
+        (
+            "CNClaimSet",
+            {"spec__template__spec__additionalPodLabels": {"mooring.dev/b": "x"}},
+            'spec.template.spec.additionalPodLabels["mooring.dev/b"]',
+        ),
     ],
 )
 def test_what_is_carried_out_but_perhaps_not_as_meant_is_warned_of(

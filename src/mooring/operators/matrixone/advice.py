@@ -6,10 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from mooring.kube.object import Object
+from mooring.operators.matrixone.pool.labels import ours
 from mooring.operators.matrixone.storage import backend_of
 from mooring.operators.matrixone.types import (
     BackupJob,
     BackupJobSpec,
+    CNClaim,
+    CNClaimSet,
+    CNClaimSpec,
     CNSet,
     CNSetSpec,
     DNSet,
@@ -28,6 +32,7 @@ from mooring.operators.matrixone.types import (
     transaction_nodes,
 )
 from mooring.operators.matrixone.versions import Version, server_version, tag_of
+from mooring.operators.workload.labels import keyed
 
 __all__ = ["warnings"]
 
@@ -163,6 +168,24 @@ def _command_said(where: str, overlay: Overlay | None, instead: str) -> Said:
         yield f"{where}.command", f"not used; {instead}"
 
 
+def _claim_said(obj: CNClaim) -> Said:
+    yield from _claim_labels_said("spec", obj.spec)
+
+
+def _claim_set_said(obj: CNClaimSet) -> Said:
+    template = obj.spec.template if obj.spec is not None else None
+    yield from _claim_labels_said("spec.template.spec", template.spec if template is not None else None)
+
+
+def _claim_labels_said(where: str, spec: CNClaimSpec | None) -> Said:
+    for key in (spec.additional_pod_labels if spec is not None else None) or {}:
+        if ours(key):
+            text = (
+                "labels of this domain are the operator's; it is not used: give it another name, or remove it"
+            )
+            yield keyed(f"{where}.additionalPodLabels", key), text
+
+
 _WARNINGS: Final = cast(
     "Mapping[type[Object], Any]",
     {
@@ -172,5 +195,7 @@ _WARNINGS: Final = cast(
         CNSet: _cn_set_said,
         BackupJob: _backup_said,
         RestoreJob: _restore_said,
+        CNClaim: _claim_said,
+        CNClaimSet: _claim_set_said,
     },
 )

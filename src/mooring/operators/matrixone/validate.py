@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from mooring.kube.object import Object
+from mooring.kube.objects import meta
 from mooring.operators.backup.schedule import problem as cron_problem
 from mooring.operators.backup.schedule import zone_problem
 from mooring.operators.matrixone.configuration import unusable
@@ -73,7 +74,7 @@ from mooring.operators.matrixone.types import (
     transaction_nodes,
 )
 from mooring.operators.matrixone.versions import Version
-from mooring.operators.workload.labels import annotation_faults, label_faults
+from mooring.operators.workload.labels import annotation_faults, keyed, label_faults
 from mooring.operators.workload.resources import resource_faults
 
 __all__ = ["Problem", "validate"]
@@ -624,6 +625,22 @@ def _claim_spec(where: str, spec: CNClaimSpec | None) -> Faults:
                 )
     yield from _labels(f"{where}.cnLabels", spec.cn_labels)
     yield from label_faults(f"{where}.additionalPodLabels", spec.additional_pod_labels)
+    yield from _against_selector(where, spec)
+
+
+def _against_selector(where: str, spec: CNClaimSpec) -> Faults:
+    """Labels that no pod which the claim selects can get: it has them, with another value."""
+    selector = spec.selector or meta.LabelSelector()
+    held = {key: [value] for key, value in (selector.match_labels or {}).items()}
+    for one in selector.match_expressions or ():
+        if one.key and one.operator == "In":
+            held.setdefault(one.key, one.values or [])
+    for key, value in (spec.additional_pod_labels or {}).items():
+        if key in held and value not in held[key]:
+            yield Problem(
+                keyed(f"{where}.additionalPodLabels", key),
+                f"{value!r} is another value than spec.selector asks of the pod, which keeps it; remove the label",
+            )
 
 
 def _claim(obj: CNClaim) -> Faults:

@@ -419,13 +419,15 @@ async def _annotate(ctx: Context[CNSet], move: moves.OnStore, notes: dict[str, s
 
 
 async def _set_phase(ctx: Context[CNSet], inputs: Inputs, move: moves.SetPhase) -> None:
-    """A pod that becomes idle loses what its claim gave it."""
+    """A pod that becomes idle loses what its claim gave it, but never a label that the set gives all its pods."""
     pod = _pod(inputs, move)
     labels: dict[str, str | None] = {PHASE: move.phase}
     notes: dict[str, str | None] = {}
     if move.phase == IDLE and pod is not None:
         given = (pod.metadata.annotations or {}).get(CLAIM_LABELS) or ""
-        labels |= {one: None for one in given.split(",") if one}
+        overlay = inputs.spec.overlay
+        own = (overlay.pod_labels if overlay is not None else None) or {}
+        labels |= {one: own.get(one) for one in given.split(",") if one}
         labels |= {CLAIMED_BY: None, OWNER: None}
         notes = {CLAIM_UID: None, MOVE: None, CLAIM_LABELS: None, CN_LABELS: "null", DRAINING: None}
     body = {

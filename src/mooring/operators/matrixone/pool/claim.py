@@ -65,7 +65,15 @@ def _bound(snapshot: ClaimSnapshot, mine: list[Candidate]) -> Verdict:
         return Wait("PodEnding", f"{pod.name} ends", after=2.0)
     if not pod.serves:
         return Wait("PodStarting", f"{pod.name} is bound, and does not serve yet", after=2.0)
-    return InSync(f"{pod.name} serves")
+    return InSync(f"{pod.name} serves{_without(pod)}")
+
+
+def _without(pod: Candidate) -> str:
+    """Labels that the claim asks for and its pod does not get, and what to do about it."""
+    if not pod.kept:
+        return ""
+    left = ", ".join(pod.kept[:5])
+    return f", without spec.additionalPodLabels {left}: the pool or the operator sets them; remove them from the claim"
 
 
 def _choose(snapshot: ClaimSnapshot, *, moves: bool = False) -> Candidate | Wait:
@@ -86,7 +94,9 @@ def _asked(snapshot: ClaimSnapshot, *, moves: bool) -> Candidate | Wait:
     if pod is not None and free(pod) and not (moves and pod.leaves):
         return pod
     state = "is not there" if pod is None else f"is {pod.phase or 'not pooled'}"
-    if pod is not None and free(pod):
+    if pod is not None and pod.handed_over:
+        state = "gave its lock tables away, and is replaced"
+    elif pod is not None and free(pod):
         state = f"has to leave itself ({pod.leaves})"
     text = f"the claim names {name}, which {state}; remove spec.podName to get any idle pod"
     return Wait("PodNotIdle", text, after=5.0, stalled=True)

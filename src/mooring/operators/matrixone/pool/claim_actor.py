@@ -29,6 +29,7 @@ from mooring.kube.object import Key, key_of
 from mooring.kube.objects import core
 from mooring.kube.patches import MergePatch
 from mooring.kube.selectors import selector_of
+from mooring.operators.matrixone.cnset.fence import SEEN_AFTER
 from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.names import CN_BASE, CN_LOCK, CN_UUID, COMPONENT, INSTANCE, SQL
 from mooring.operators.matrixone.pool.claim import decide
@@ -48,6 +49,7 @@ from mooring.operators.matrixone.pool.moves import (
     GiveBack,
     MoveClaim,
     OnClaim,
+    OnPod,
     Record,
 )
 from mooring.operators.matrixone.pool.moving import MOVES_WITHIN, reason
@@ -184,11 +186,9 @@ class ClaimActor(Planned[CNClaim, Inputs, ClaimSnapshot]):
             ),
         )
         ready = pod is not None and pod.serves and not pod.terminating
-        text = (
-            f"{pod.name} serves"
-            if ready and pod is not None
-            else getattr(verdict, "message", "") or "no pod serves"
-        )
+        text = getattr(verdict, "message", "") or "no pod serves"
+        if ready and pod is not None and not isinstance(verdict, InSync):
+            text = f"{pod.name} serves"
         notes = [Note(reason=verdict.name, message=verdict.why)] if isinstance(verdict, Move) else []
         if phase == "Lost" and before.phase != "Lost":
             notes = [Note(reason="Lost", message=f"{snapshot.pod_name} is gone", warning=True)]
@@ -206,10 +206,9 @@ class ClaimActor(Planned[CNClaim, Inputs, ClaimSnapshot]):
         """Carry out a move, fenced by the version of what it changes."""
         match move:
             case Bind() | Dress():
-                pod = next(one for one in inputs.pods if one.metadata.uid == move.uid)
-                labels, notes = dressing(inputs.claim, pod)
+                made = dressing(inputs.claim, _as_seen(inputs, move))
                 taken = {MOVE: move.token or None} if isinstance(move, Bind) else {}
-                await change(ctx, move, dict(labels), {**notes, **taken})
+                await change(ctx, move, dict(made.labels), {**made.notes, **taken})
             case GiveBack():
                 await change(ctx, move, *given_back(inputs.claim, ctx.now()))
             case Record(pod=one):
@@ -221,6 +220,14 @@ class ClaimActor(Planned[CNClaim, Inputs, ClaimSnapshot]):
                 done = source is not None and source.pod_name == left
                 spec = _bound_to(one) | ({"sourcePod": None} if done else {})
                 await _write(ctx, move, {POD_UID: one.uid, MOVE: None}, spec)
+
+
+def _as_seen(inputs: Inputs, move: OnPod) -> core.Pod:
+    """The pod whose labels are changed; raises `StepFailed` where the cache has another version than was decided from."""
+    for one in inputs.pods:
+        if one.metadata.uid == move.uid and one.metadata.resource_version == move.version:
+            return one
+    raise StepFailed(f"{move.pod} changed meanwhile; the next look chooses again", after=SEEN_AFTER)
 
 
 def _bound_to(pod: Candidate) -> dict[str, Any]:

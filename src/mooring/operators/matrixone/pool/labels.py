@@ -23,7 +23,11 @@ __all__ = [
     "RECLAIMED_AT",
     "TERMINATING",
     "UNKNOWN",
+    "ours",
 ]
+
+_OURS: Final = ("matrixorigin.io", "matrixone.cloud", "mooring.dev")
+"""Domains of labels by which pods are found and owned: a claim cannot set them."""
 
 PHASE: Final = "pool.matrixorigin.io/phase"
 """Label of a pod: what it is for the pool. Every change of it is fenced by the pod's version."""
@@ -48,10 +52,16 @@ CLAIM_SET: Final = "matrixorigin.io/claimset"
 CLAIM_UID: Final = "mooring.dev/claim-uid"
 """Annotation of a pod: which claim of that name it is bound to."""
 CLAIM_LABELS: Final = "mooring.dev/claim-labels"
-"""Annotation of a pod: the labels that it got from its claim, by commas; they go when it is given back."""
+"""Annotation of a pod: the labels that it got from its claim, by commas; they go with the claim, or once it asks for them no more."""
 POD_UID: Final = "mooring.dev/pod-uid"
 """Annotation of a claim: the pod that it is bound to. A later pod of the same name is another one."""
 LEAVES: Final = "mooring.dev/leave"
 """Annotation of a pod that is idle or bound: why it has to leave, by its CNSet's word."""
 MOVE: Final = "mooring.dev/move"
 """Annotation of a claim that moves to another pod, and of that pod: the UID of the pod and a word that no other move has."""
+
+
+def ours(key: str) -> bool:
+    """The label is the operator's: by its domain, or by one below that."""
+    domain = key.partition("/")[0]
+    return any(domain == one or domain.endswith(f".{one}") for one in _OURS)

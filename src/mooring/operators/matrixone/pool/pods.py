@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -15,6 +17,7 @@ from mooring.kube.patches import MergePatch
 from mooring.kube.selectors import EVERYTHING, Selector
 from mooring.operators.matrixone.cnset.fence import SEEN_AFTER
 from mooring.operators.matrixone.cnset.snapshot import PROXIES_LEARN
+from mooring.operators.matrixone.cnset.specs import HANDED_OVER
 from mooring.operators.matrixone.durations import elapsed
 from mooring.operators.matrixone.names import CN_LABELS
 from mooring.operators.matrixone.pool.labels import (
@@ -32,16 +35,31 @@ from mooring.operators.matrixone.pool.labels import (
     PHASE,
     POOL,
     RECLAIMED_AT,
+    ours,
 )
 from mooring.operators.matrixone.pool.moves import OnPod
 from mooring.operators.matrixone.pool.snapshot import Candidate
 from mooring.operators.matrixone.specs.compute import READY_GATE
 from mooring.operators.matrixone.types import CNClaim, CNClaimSpec
 
-__all__ = ["candidate", "change", "dressing", "given_back"]
+__all__ = ["Dressing", "candidate", "change", "dressing", "given_back"]
 
-_OURS: Final = ("matrixorigin.io", "matrixone.cloud", "mooring.dev")
-"""Domains of labels by which pods are found and owned: a claim cannot set them."""
+
+@dataclass(frozen=True, kw_only=True)
+class Dressing:
+    """What a claim writes to its pod."""
+
+    labels: Mapping[str, str | None]
+    """``None``: the claim put the label there, and does not ask for it any more."""
+    notes: Mapping[str, str]
+    kept: tuple[str, ...] = ()
+    """Labels that the claim asks for, and that the pod keeps as they are: somebody else set them."""
+
+    def fits(self, labels: Mapping[str, str], notes: Mapping[str, str]) -> bool:
+        """Nothing has to be written."""
+        return self.notes.items() <= notes.items() and all(
+            labels.get(key) == value for key, value in self.labels.items()
+        )
 
 
 def candidate(
@@ -56,7 +74,7 @@ def candidate(
     conditions = (pod.status.conditions if pod.status is not None else None) or ()
     gate = next((one for one in conditions if one.type == READY_GATE and one.status == "True"), None)
     since = gate.last_transition_time if gate is not None else None
-    wanted, noted = dressing(claim, pod) if claim is not None else ({}, {})
+    wanted = dressing(claim, pod) if claim is not None else Dressing(labels={}, notes={})
     return Candidate(
         name=pod.metadata.name or "",
         uid=pod.metadata.uid or "",
@@ -70,7 +88,9 @@ def candidate(
         known=now is not None
         and since is not None
         and elapsed(datetime.fromisoformat(since), now) >= PROXIES_LEARN,
-        dressed=wanted.items() <= labels.items() and noted.items() <= notes.items(),
+        dressed=wanted.fits(labels, notes),
+        kept=wanted.kept,
+        handed_over=HANDED_OVER in notes,
         leaves=notes.get(LEAVES, ""),
         token=notes.get(MOVE, ""),
         last_owner=labels.get(LAST_OWNER, ""),
@@ -79,23 +99,31 @@ def candidate(
     )
 
 
-def dressing(claim: CNClaim, pod: core.Pod) -> tuple[dict[str, str], dict[str, str]]:
-    """Labels and annotations that the pod of a claim has."""
-    spec = claim.spec or CNClaimSpec()
-    asked = {key: value for key, value in (spec.additional_pod_labels or {}).items() if not _ours(key)}
-    before = ((pod.metadata.annotations or {}).get(CLAIM_LABELS) or "").split(",")
+def dressing(claim: CNClaim, pod: core.Pod) -> Dressing:
+    """Labels and annotations that the pod of a claim has.
+
+    The pod notes which labels its claims put there. Only these are changed, and removed when no claim asks for them: any
+    other label is the pool's or a person's.
+    """
+    spec, there = claim.spec or CNClaimSpec(), pod.metadata.labels or {}
+    noted = ((pod.metadata.annotations or {}).get(CLAIM_LABELS) or "").split(",")
+    put = {key for key in noted if key}
+    asked = spec.additional_pod_labels or {}
+    given = {key: one for key, one in asked.items() if not ours(key) and (key in put or key not in there)}
     if belongs := (claim.metadata.labels or {}).get(CLAIM_SET):
-        asked[CLAIM_SET] = belongs
-    labels = {**asked, PHASE: BOUND, CLAIMED_BY: claim.metadata.name or ""}
+        given[CLAIM_SET] = belongs
+    labels: dict[str, str | None] = {**dict.fromkeys(put), **given}
+    labels |= {PHASE: BOUND, CLAIMED_BY: claim.metadata.name or ""}
     if spec.owner_name:
         labels |= {OWNER: spec.owner_name, LAST_OWNER: spec.owner_name}
-    given = [{"key": one.key or "", "values": one.values or []} for one in spec.cn_labels or ()]
+    store = [{"key": one.key or "", "values": one.values or []} for one in spec.cn_labels or ()]
     notes = {
         CLAIM_UID: claim.metadata.uid or "",
-        CN_LABELS: msgspec.json.encode(given).decode(),
-        CLAIM_LABELS: ",".join(sorted({*asked, *before} - {""})),
+        CN_LABELS: msgspec.json.encode(store).decode(),
+        CLAIM_LABELS: ",".join(sorted(given)),
     }
-    return labels, notes
+    kept = sorted(key for key, one in asked.items() if key not in given and there.get(key) != one)
+    return Dressing(labels=labels, notes=notes, kept=tuple(kept))
 
 
 def given_back(claim: CNClaim | None, now: Any) -> tuple[dict[str, str | None], dict[str, str | None]]:
@@ -123,8 +151,3 @@ async def change(
     except (Conflict, NotFound) as error:
         text = f"{move.pod} changed meanwhile; the next look chooses again"
         raise StepFailed(text, after=SEEN_AFTER) from error
-
-
-def _ours(key: str) -> bool:
-    domain = key.partition("/")[0]
-    return any(domain == one or domain.endswith(f".{one}") for one in _OURS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -147,10 +147,9 @@ class ClaimSetActor(Planned[CNClaimSet, Inputs, SetSnapshot]):
                         CNClaim, name, namespace=namespace, uid=uid, resource_version=version
                     )
                 case Relabel(claim=name, uid=uid, version=version):
-                    spec = inputs.template.spec or CNClaimSpec()
                     body = {
                         "metadata": {"uid": uid, "resourceVersion": version},
-                        "spec": {key: to_dict(spec).get(key) for key in ("cnLabels", "additionalPodLabels")},
+                        "spec": _relabelled(inputs, name),
                     }
                     await ctx.client.patch(CNClaim, name, MergePatch(body), namespace=namespace)
         except (Conflict, NotFound, AlreadyExists) as error:
@@ -188,6 +187,15 @@ def _claim(inputs: Inputs, claim: CNClaim) -> SetClaim:
         == (declared.cn_labels or [], declared.additional_pod_labels or {}),
         created=claim.metadata.creation_timestamp or "",
     )
+
+
+def _relabelled(inputs: Inputs, name: str) -> dict[str, Any]:
+    """A patch that gives a claim the template's labels; a merge keeps the entries of a map that it does not name."""
+    declared = to_dict(inputs.template.spec or CNClaimSpec())
+    there = next((one.spec for one in inputs.claims if one.metadata.name == name), None)
+    present = (there.additional_pod_labels if there is not None else None) or {}
+    labels = {**dict.fromkeys(present), **(declared.get("additionalPodLabels") or {})}
+    return {"cnLabels": declared.get("cnLabels"), "additionalPodLabels": labels or None}
 
 
 def _made(inputs: Inputs, name: str) -> CNClaim:

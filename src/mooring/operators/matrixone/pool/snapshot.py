@@ -39,6 +39,10 @@ class Candidate:
     """It serves, and every proxy has had the time to learn of it."""
     dressed: bool = True
     """It has the labels that the claim gives it."""
+    kept: tuple[str, ...] = ()
+    """Labels that the claim asks for and cannot have: the pod has them with another value, or they are the operator's."""
+    handed_over: bool = False
+    """It gave its lock tables away, and serves no writes until its process is another one."""
     leaves: str = ""
     """Why it has to leave, by its CNSet's word; "" while it may stay."""
     token: str = ""
@@ -100,8 +104,8 @@ def target(snapshot: ClaimSnapshot) -> Candidate | None:
 
 
 def free(pod: Candidate) -> bool:
-    """A claim may take the pod."""
-    return pod.phase == IDLE and not pod.terminating and not pod.claimed_by
+    """A claim may take the pod; one that has to leave serves it until it moves, but not one that serves no writes."""
+    return pod.phase == IDLE and not pod.terminating and not (pod.claimed_by or pod.handed_over)
 
 
 def spare(snapshot: ClaimSnapshot) -> list[Candidate]:

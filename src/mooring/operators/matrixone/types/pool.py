@@ -107,7 +107,9 @@ class CNClaimSpec(ClaimPodRef, frozen=True, kw_only=True):
     selector: Annotated[meta.LabelSelector | None, F("Pods that may be bound.", required=True)] = None
     cn_labels: Annotated[list[CNLabel] | None, F("Labels that the store gets.")] = None
     owner_name: Annotated[str | None, F("Who uses the pod.")] = None
-    additional_pod_labels: Annotated[dict[str, str] | None, F("Labels that the pod gets.")] = None
+    additional_pod_labels: Annotated[
+        dict[str, str] | None, F("Labels that the pod gets while it is bound, unless it has them already.")
+    ] = None
     pool_name: Annotated[str | None, F("The pool that serves the claim.")] = None
 
 
@@ -148,7 +150,13 @@ class MigrateStatus(Part, frozen=True, kw_only=True):
 class CNClaimStatus(SetStatus, frozen=True, kw_only=True):
     """What was observed."""
 
-    phase: Annotated[str | None, F("Pending, Bound, Lost or Outdated.")] = None
+    phase: Annotated[
+        str | None,
+        F(
+            "Pending, Bound or Lost. Outdated is upstream's, for a claim whose pod runs an older template; it is never set, "
+            "since such a claim moves to another pod."
+        ),
+    ] = None
     store: Annotated[CNStoreStatus | None, F("The store.")] = None
     bound_time: Annotated[str | None, F("When it was bound.", format=_TIME)] = None
     migrate: Annotated[MigrateStatus | None, F("A move under way.")] = None
@@ -196,7 +204,9 @@ class CNClaimSetStatus(Part, frozen=True, kw_only=True):
     replicas: Annotated[int | None, F("Claims there are.", required=True, format="int32")] = None
     ready_replicas: Annotated[int | None, F("Claims with a ready pod.", required=True, format="int32")] = None
     claims: Annotated[list[CNClaimStatus] | None, F("Every claim.")] = None
-    label_selector: Annotated[str | None, F("Label selector of the claims.")] = None
+    label_selector: Annotated[str | None, F("Label selector of the pods that the claims are bound to.")] = (
+        None
+    )
     pod_selector: Annotated[str | None, F("Deprecated.")] = None
     conditions: Annotated[
         list[meta.Condition] | None, F("Ready and Synced, then Progressing and Stalled.")
