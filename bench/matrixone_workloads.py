@@ -247,6 +247,9 @@ def _but_the_past(resource: str, obj: Document) -> Document:
     if resource.startswith("matrixoneclusters") and meta["name"] == "old":
         return {part: value for part, value in obj.items() if part != "status"}  # a user's step wrote it
     text = msgspec.json.encode(obj)
+    if resource.startswith("backup"):  # how long a test restore took
+        text = _TOOK.sub(rb"\g<1>0", text)
+        obj = msgspec.json.decode(text)
     if _NUMBERED.search(text):
         obj = msgspec.json.decode(_NUMBERED.sub(rb"\1-cn-*", text))
     if resource.startswith("controllerrevisions"):
@@ -270,4 +273,5 @@ def _but_the_past(resource: str, obj: Document) -> Document:
     }
 
 
+_TOOK: Final = re.compile(rb'( bytes in |"seconds":)[\d.]+')
 _NUMBERED: Final = re.compile(rb"(warm|mo-main)-cn-\d+")

@@ -194,10 +194,11 @@ async def test_servers_whose_passwords_nobody_knows_any_more_serve_on_until_some
         assert all(is_ready(pod) for pod in await mysql.pods())
         assert await enters(mysql, "root", plain(old["root-password"]))
         await put(mysql, names.credentials, {"operator-password": old["operator-password"]})
-        await mysql.exact()
+        await mysql.whole(within=60)
         ledger.login = await mysql.login("root")
         await mysql.writes(ledger, 50)
     assert (await ledger.check()).lost_acknowledged == 0
+    await mysql.exact()
     new = (await mysql.bed.get(Secret, names.credentials, mysql.namespace)).data or {}
     assert new["operator-password"] == old["operator-password"]
     for account in ("root", "mooring_replication"):

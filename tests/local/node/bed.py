@@ -317,6 +317,13 @@ class Bed:
         output = await capture(worker.main[0].entrance, ["sh", "-c", script], timeout=10)
         return output.status, output.text.decode()
 
+    def edit(self, worker: PodWorker, plain: dict[str, Any]) -> None:
+        """What a change of the object by somebody else looks like to the node: the API has it, and its watch tells."""
+        self.client.version += 1
+        plain["metadata"]["resourceVersion"] = str(self.client.version)
+        self.client.objects[plain["metadata"]["name"]] = decode(plain, Pod)
+        worker.update(decode(plain, Pod))
+
     def delete(self, worker: PodWorker, *, grace: int = 30) -> None:
         """What the API's graceful deletion looks like to the node."""
         plain = to_dict(worker.view.pod)

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from mooring.kube.object import decode, to_dict
-from mooring.kube.objects.core import Pod
+from mooring.kube.object import to_dict
 from mooring.local.node import rootfs
 from mooring.local.node.imagestore import ImageStore, StoreError
 from mooring.local.node.loading import load
@@ -290,7 +289,7 @@ async def test_another_loaded_image_restarts_the_container(tmp_path: Path) -> No
         await there.phase("Running")
         plain = to_dict(worker.view.pod)
         plain["spec"]["containers"][0]["image"] = "busybox:1"
-        worker.update(decode(plain, Pod))
+        there.edit(worker, plain)
         await until(lambda: there.container()["restartCount"] == 1 and worker.main[0].program_pid)
         assert there.container()["imageID"].startswith("host://")
         assert os.listdir(tmp_path / "node/pods" / worker.uid / "containers/main").count("root") == 0

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from mooring.kube.object import decode, to_dict
-from mooring.kube.objects.core import Pod
+from mooring.kube.object import to_dict
 from mooring.local.node.cleanup import leftover_processes
 from mooring.local.node.images import exporter_image
 from mooring.local.node.logs import read
@@ -319,7 +318,7 @@ async def test_a_corrected_image_is_taken_without_waiting_for_the_back_off(tmp_p
         plain = to_dict(worker.view.pod)
         for image in ("busybox:1", "alpine:3"):
             plain["spec"]["containers"][0]["image"] = image
-            worker.update(decode(plain, Pod))
+            bed.edit(worker, plain)
             await until(lambda image=image: bed.container()["image"] == image and worker.main[0].program_pid)  # type: ignore[misc]
         await until(lambda: bed.container()["restartCount"] == 1)
 
@@ -331,7 +330,7 @@ async def test_a_container_that_gets_another_image_stays_ready_meanwhile(tmp_pat
         before = len(bed.client.patches)
         plain = to_dict(worker.view.pod)
         plain["spec"]["containers"][0]["image"] = "alpine:3"
-        worker.update(decode(plain, Pod))
+        bed.edit(worker, plain)
         await until(lambda: bed.container()["image"] == "alpine:3")
         told = [patch["status"].get("containerStatuses", []) for patch in bed.client.patches[before:]]
         shown = [status for statuses in told for status in statuses]

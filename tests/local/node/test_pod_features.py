@@ -328,7 +328,7 @@ async def test_downward_and_projected_volumes_follow_the_pods_labels(tmp_path: P
         await there.phase("Running")
         plain = to_dict(worker.view.pod)
         plain["metadata"]["labels"] = {"color": "blue"}
-        worker.update(decode(plain, Pod))
+        there.edit(worker, plain)
         while await there.sh(worker, "cat /d/labels /p/labels") != (0, 'color="blue"color="blue"'):
             await asyncio.sleep(0.01)
 
@@ -448,7 +448,7 @@ async def test_a_deadline_that_is_set_while_the_pod_runs_ends_it(tmp_path: Path)
         await until(lambda: there.condition("Ready")["status"] == "True" and not worker._dirty.is_set())
         plain = to_dict(worker.view.pod)
         plain["spec"]["activeDeadlineSeconds"] = 1
-        worker.update(decode(plain, Pod))
+        there.edit(worker, plain)
         await there.phase("Failed")
         assert there.status()["reason"] == "DeadlineExceeded"
 
