@@ -187,9 +187,7 @@ async def test_servers_whose_passwords_nobody_knows_any_more_serve_on_until_some
 
         await mysql.bed.until(said, "it is said that no password is taken")
         said_so = (await mysql.condition("Stalled"))[2]
-        assert (
-            f"kubectl create secret generic {names.credentials} --from-literal=operator-password" in said_so
-        )
+        assert f"kubectl create secret generic {names.credentials} --from-file=operator-password" in said_so
         await mysql.writes(ledger, 50)
         assert all(is_ready(pod) for pod in await mysql.pods())
         assert await enters(mysql, "root", plain(old["root-password"]))

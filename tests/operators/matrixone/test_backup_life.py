@@ -99,8 +99,8 @@ async def test_what_goes_after_its_time_is_the_backup_job_alone() -> None:
 async def test_a_schedule_begins_each_run_and_deletes_exactly_what_its_retention_lets_go() -> None:
     async with living() as life:
         await served(life)
-        await life.make(BackupJob, "byhand", {**SPEC, "ttl": "900h"})
-        byhand = (await over(life, "byhand")).backup
+        await life.make(BackupJob, "by-hand", {**SPEC, "ttl": "900h"})
+        by_hand = (await over(life, "by-hand")).backup
         spec = {**SPEC, "schedule": {"cron": "*/10 * * * *", "retention": {"keepLast": 2}}}
         await life.make(BackupJob, "often", spec)
         first = int(life.plane.clock.now().timestamp()) // 600 * 10 + 10
@@ -110,8 +110,8 @@ async def test_a_schedule_begins_each_run_and_deletes_exactly_what_its_retention
             due = first + 10 * run
             await asyncio.sleep((due + 3) * MINUTE - life.plane.clock.now().timestamp())
             names = [one.metadata.name or "" for one in await backups(life)]
-            assert byhand in names, "a Backup that is not of the schedule was deleted"
-            mine = [one for one in names if one != byhand]
+            assert by_hand in names, "a Backup that is not of the schedule was deleted"
+            mine = [one for one in names if one != by_hand]
             assert [int(one.split("-")[1]) for one in mine] == list(range(first, due + 1, 10))[-2:]
             held = {place for place, whole in life.world.stored.items() if whole}
             assert held == {place_of(one) for one in await backups(life)}, "a Backup's data goes with it"
@@ -122,12 +122,12 @@ async def test_a_schedule_begins_each_run_and_deletes_exactly_what_its_retention
         # A run that could not begin is made up for once, when it can; those before it are counted.
         await life.edit(BackupJob, "often", {"schedule": {"suspend": True}})
         await asyncio.sleep(25 * MINUTE)
-        assert {one.metadata.name for one in await backups(life)} == {byhand, *mine}
+        assert {one.metadata.name for one in await backups(life)} == {by_hand, *mine}
         await life.edit(BackupJob, "often", {"schedule": {"suspend": False}})
         await asyncio.sleep(MINUTE)
         status = (await life.get(BackupJob, "often")).status
         assert status is not None
         assert (status.runs, status.missed) == (6, 1)
         names = [one.metadata.name or "" for one in await backups(life)]
-        made = [int(one.split("-")[1]) for one in names if one != byhand]
+        made = [int(one.split("-")[1]) for one in names if one != by_hand]
         assert made == [first + 40, first + 60]

@@ -537,9 +537,7 @@ def test_servers_that_let_nobody_in_say_which_password_is_missing_and_where() ->
     assert isinstance(verdict, Wait)
     assert (verdict.reason, verdict.stalled) == ("PasswordRefused", True)
     assert "demo-0, demo-1, demo-2 take no password of the account mooring" in verdict.message
-    assert (
-        "kubectl create secret generic demo-credentials --from-literal=operator-password=" in verdict.message
-    )
+    assert "kubectl create secret generic demo-credentials --from-file=operator-password=" in verdict.message
     # One that lets the operator in can tell more.
     other = healthy().silent("demo-0", error="AccessDenied", seconds=600).decide()
     assert isinstance(other, Wait)

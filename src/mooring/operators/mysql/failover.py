@@ -116,8 +116,8 @@ def _locked_out(snapshot: Snapshot) -> Wait | None:
     secret = Names(snapshot.primary.rpartition("-")[0]).credentials
     text = (
         f"{', '.join(locked)} take no password of the account {OPERATOR_USER} that the Secret {secret} has; write the "
-        "one that they take into it, and every account gets the password that is declared: "
-        f"kubectl create secret generic {secret} --from-literal={ACCOUNTS[OPERATOR_USER]}=PASSWORD "
+        "one that they take into it from a file, and every account gets the password that is declared: "
+        f"kubectl create secret generic {secret} --from-file={ACCOUNTS[OPERATOR_USER]}=FILE "
         "--dry-run=client -o yaml | kubectl apply --server-side --force-conflicts -f -"
     )
     return Wait("PasswordRefused", text, after=5.0, stalled=True)
